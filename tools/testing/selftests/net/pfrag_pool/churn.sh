@@ -1,0 +1,318 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The device goes down, changes its queues, gets XDP, loses its driver or its
+# namespace while flows run with the setting on: nothing is leaked, no byte is
+# wrong, and flows go on where they would without the pool.
+
+# shellcheck source=/dev/null
+source "$(dirname "$0")/pfrag_lib.sh"
+
+MIX=write,more,splice,sendfile,zerocopy
+
+TX() { ip netns exec "$TXNS" "$@"; }
+
+# A flow without an end, until flow_end
+flow_start()
+{
+	pool_set 1
+	rx_start
+	FLOWS=1 tx_start "${1:-$RX4}" -d 1000 -w 1:256K -m $MIX
+	flow_goes_on "at its start"
+}
+
+flow_end()
+{
+	kill -USR1 "$TX_PID"
+	tx_wait
+	check_err $? "the flow did not end well"
+}
+
+link_down_up()
+{
+	local addr=$1 ns=$2 dev=$3
+	local i
+
+	flow_start "$addr"
+	for i in 1 2 3; do
+		ip -n "$ns" link set $dev down
+		sleep 0.3
+		ip -n "$ns" link set $dev up
+		flow_goes_on "after link down and up, round $i"
+	done
+	flow_end
+}
+
+channels()
+{
+	local max i n
+
+	max=$(TX ethtool --json -l pftx 2> /dev/null |
+		jq '.[0].combined.maximum // .[0]["combined-max"] // 0' \
+		2> /dev/null)
+	[ -z "$max" ] && max=$(TX ethtool -l pftx |
+		awk '/Combined:/ { print $2; exit }')
+	if [ "${max:-0}" -lt 2 ]; then
+		ret_set_ksft_status $ksft_skip "the device has one queue only"
+		return
+	fi
+	flow_start
+	for i in 1 2 3; do
+		for n in 1 2; do
+			TX ethtool -L pftx combined $n
+			check_err $? "ethtool -L combined $n"
+		done
+		flow_goes_on "with other queues, round $i"
+	done
+	flow_end
+}
+
+ring_max()
+{
+	TX ethtool -g pftx | awk -v w="$1:" '$1 == w { print $2; exit }'
+}
+
+rings()
+{
+	local rx tx i d
+
+	rx=$(ring_max RX) tx=$(ring_max TX)
+	[[ $rx =~ ^[0-9]+$ && $tx =~ ^[0-9]+$ ]]
+	check_err $? "ethtool -g" || return
+	flow_start
+	for i in 1 2 3; do
+		for d in 2 1; do
+			TX ethtool -G pftx rx $((rx / d)) tx $((tx / d))
+			check_err $? "ethtool -G $((rx / d)) $((tx / d))"
+		done
+		flow_goes_on "with other rings, round $i"
+	done
+	flow_end
+}
+
+nsim_queue_reset()
+{
+	local file mode
+
+	file=/sys/kernel/debug/netdevsim/netdevsim$NSIM_TX_ID/ports/0
+	file+=/queue_reset
+	if [ ! -e "$file" ]; then
+		ret_set_ksft_status $ksft_skip "no debugfs"
+		return
+	fi
+	flow_start
+	for mode in 0 1 2 3; do
+		echo "0 $mode" > "$file"
+		check_err $? "queue reset, mode $mode"
+		flow_goes_on "after a queue reset, mode $mode"
+	done
+	flow_end
+}
+
+# Attach and detach: drv, generic, xsk
+xdp()
+{
+	local i pid
+
+	flow_start
+	for i in 1 2 3; do
+		TX ./pfrag_xdp pftx "$1" > "$TMP/xdp.log" 2>&1 &
+		pid=$!
+		defer stop_process $pid
+		slowwait 20 grep -q . "$TMP/xdp.log"
+		if ! grep -q attached "$TMP/xdp.log"; then
+			ret_set_ksft_status $ksft_skip "$(cat "$TMP/xdp.log")"
+			break
+		fi
+		# a queue that is bound to an AF_XDP socket receives nothing
+		# but what it gets from there
+		[ "$1" = xsk ] || flow_goes_on "with XDP $1, round $i"
+		stop_process $pid
+		flow_goes_on "after XDP $1, round $i"
+	done
+	log_info "XDP $1: $(cat "$TMP/xdp.log")"
+	flow_end
+}
+
+# Fragments wait in the retransmit queue of a flow whose peer does not read
+stuck_flow_start()
+{
+	pool_set 1
+	rx_start -q 65536 -B 65536
+	tx_start "${1:-$RX4}" -b "$(mib 8)" -w 1:256K
+	slowwait 20 progress_beyond rx 65535
+	check_err $? "the flow did not start"
+	sleep 1
+}
+
+rebind()
+{
+	local addr=$1
+
+	stuck_flow_start "$addr"
+	dev_unbind tx
+	check_err $? "unbind"
+	sleep 2
+	dev_bind tx
+	check_err $? "bind"
+	dev_adopt tx && { [ "$LINK" != nsim ] || nsim_join; }
+	check_err $? "the device did not come back"
+	kill -USR1 "$RX_PID"
+	tx_wait
+	check_err $? "the flow did not go on after unbind and bind"
+	slowwait 30 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+}
+
+rebind_in_full_flow()
+{
+	local i
+
+	flow_start
+	for i in 1 2 3; do
+		dev_unbind tx
+		sleep 0.2
+		dev_bind tx
+		dev_adopt tx && { [ "$LINK" != nsim ] || nsim_join; }
+		check_err $? "the device did not come back"
+		flow_goes_on "after unbind and bind, round $i"
+	done
+	flow_end
+	slowwait 30 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+}
+
+rebind_peer()
+{
+	flow_start
+	dev_unbind rx
+	sleep 0.2
+	dev_bind rx
+	dev_adopt rx && { [ "$LINK" != nsim ] || nsim_join; }
+	check_err $? "the device did not come back"
+	flow_goes_on "after the peer's unbind and bind"
+	flow_end
+}
+
+# The driver is gone, the flow stays stuck for longer than page_pool's warning
+# takes, then its process dies.
+unbind_and_wait()
+{
+	stuck_flow_start
+	dev_unbind tx
+	check_err $? "unbind"
+	sleep 66
+	log_info "stuck for 66 s: $(pools_text)"
+	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
+	stop_process "$RX_PID"
+	# the orphaned socket keeps its fragments until its namespace goes
+	cleanup_ns "$TXNS" "$RXNS"
+	slowwait 60 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+	dev_bind tx
+	check_err $? "bind"
+	TXNS="" RXNS=""
+	link_adopt
+	check_err $? "the link did not come back"
+}
+
+netns_gone()
+{
+	stuck_flow_start "$1"
+	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
+	cleanup_ns "$TXNS"
+	stop_process "$RX_PID"
+	cleanup_ns "$RXNS"
+	TXNS="" RXNS=""
+	# the devices are back in the first namespace
+	slowwait 20 dev_name tx > /dev/null
+	check_err $? "the device went with its namespace"
+	link_adopt
+	check_err $? "the link did not come back"
+	transfer $RX4 "" -b "$(mib 2)"
+	check_err $? "transfer afterwards failed"
+}
+
+# Away to another namespace and back
+netns_move()
+{
+	flow_start
+	ip -n "$TXNS" link set pftx netns 1
+	sleep 0.5
+	dev_adopt tx
+	check_err $? "the device did not come back"
+	flow_goes_on "after its device went to another namespace and back"
+	flow_end
+}
+
+nsim_module_gone()
+{
+	stuck_flow_start
+	modprobe -r netdevsim
+	check_err $? "netdevsim cannot be unloaded" || return
+	sleep 2
+	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
+	stop_process "$RX_PID"
+	cleanup_ns "$TXNS" "$RXNS"
+	TXNS="" RXNS=""
+	nsim_find && link_adopt
+	check_err $? "the link did not come back"
+	transfer $RX4 "" -b "$(mib 2)"
+	check_err $? "transfer afterwards failed"
+}
+
+cpu_hotplug()
+{
+	local file=/sys/devices/system/cpu/cpu1/online i
+
+	if [ ! -w $file ]; then
+		ret_set_ksft_status $ksft_skip "no CPU that can go offline"
+		return
+	fi
+	flow_start
+	for i in 1 2; do
+		echo 0 > $file
+		check_err $? "CPU 1 offline"
+		flow_goes_on "with a CPU gone, round $i"
+		echo 1 > $file
+		flow_goes_on "with the CPU back, round $i"
+	done
+	flow_end
+}
+
+all_empty()
+{
+	expect_pools_empty
+	slowwait 10 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+}
+
+churn_cases()
+{
+	run_case "IPv4: link down and up" link_down_up $RX4 "$TXNS" pftx
+	run_case "IPv6: link down and up" link_down_up $RX6 "$TXNS" pftx
+	run_case "peer's link down and up" link_down_up $RX4 "$RXNS" pfrx
+	run_case "ethtool -L" channels
+	run_case "ethtool -G" rings
+	[ "$LINK" = nsim ] && run_case "queue reset" nsim_queue_reset
+	run_case "XDP in the driver" xdp drv
+	run_case "generic XDP" xdp generic
+	run_case "AF_XDP" xdp xsk
+	run_case "CPU offline and online" cpu_hotplug
+	run_case "device moved to a namespace and back" netns_move
+	run_case "IPv4: unbind, bind with stuck fragments" rebind $RX4
+	run_case "IPv6: unbind, bind with stuck fragments" rebind $RX6
+	run_case "unbind, bind in full flow" rebind_in_full_flow
+	run_case "peer's unbind, bind" rebind_peer
+	run_case "IPv4: namespace deleted" netns_gone $RX4
+	run_case "IPv6: namespace deleted" netns_gone $RX6
+	run_case "unbound for a minute, frags stuck" unbind_and_wait
+	[ "$LINK" = nsim ] &&
+		run_case "netdevsim unloaded, frags stuck" nsim_module_gone
+	run_case "pools are empty afterwards" all_empty
+}
+
+require
+run_links churn_cases
+
+exit "$EXIT_STATUS"

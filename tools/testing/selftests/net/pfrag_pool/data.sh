@@ -1,0 +1,325 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Every byte arrives as it was sent, whatever the path and whatever else the
+# socket sends beside pool fragments.
+
+# shellcheck source=/dev/null
+source "$(dirname "$0")/pfrag_lib.sh"
+
+MIX=write,more,splice,sendfile,zerocopy,fault
+
+# Run a transfer with the setting on, and see that the pool had part in it.
+# address, options of the receiver as one word, options of the sender
+pooled()
+{
+	local before
+
+	before=$(hits)
+	transfer "$@"
+	check_err $? "transfer failed"
+	expect_hits "$before"
+}
+
+# The same where no pool needs to be found: another kind of device in between
+unpooled()
+{
+	transfer "$@"
+	check_err $? "transfer failed"
+}
+
+mixed()
+{
+	pooled "$1" "" -b "$(mib 24)" -w 1:1M -m $MIX
+}
+
+# Fragments reach the receiver as they are: netdevsim copies them otherwise
+frags_to_receiver()
+{
+	local addr=$1 rxopts=$2; shift 2
+
+	if [ "$LINK" = nsim ]; then
+		ip netns exec "$RXNS" ethtool -G pfrx tcp-data-split on \
+			hds-thresh 0
+		check_err $? "ethtool: tcp-data-split"
+		defer ip netns exec "$RXNS" ethtool -G pfrx tcp-data-split off
+	fi
+	pooled "$addr" "$rxopts" "$@"
+}
+
+qdisc()
+{
+	local addr=$1; shift
+
+	tc -n "$TXNS" qdisc replace dev pftx root netem "$@" limit 2000
+	check_err $? "netem $*"
+	defer tc -n "$TXNS" qdisc del dev pftx root
+	FLOWS=2 pooled "$addr" "" -b "$(mib 3)" -w 1:64K -m $MIX
+}
+
+feature_off()
+{
+	local addr=$1; shift
+	local f
+
+	for f in "$@"; do
+		ip netns exec "$TXNS" ethtool -K pftx "$f" off
+		check_err $? "ethtool -K $f off"
+		defer ip netns exec "$TXNS" ethtool -K pftx "$f" on
+	done
+	pooled "$addr" "" -b "$(mib 6)" -w 1:256K -m $MIX
+}
+
+set_mtu()
+{
+	local mtu=$1
+
+	ip -n "$TXNS" link set pftx mtu "$mtu" &&
+		ip -n "$RXNS" link set pfrx mtu "$mtu"
+}
+
+mtu()
+{
+	local addr=$1 mtu=$2
+
+	defer set_mtu 1500
+	if ! set_mtu "$mtu" 2> /dev/null; then
+		ret_set_ksft_status $ksft_skip "the device refuses MTU $mtu"
+		return
+	fi
+	pooled "$addr" "" -b "$(mib 6)" -w 1:256K -m $MIX
+}
+
+# Probes are cut from the queue by tcp_clone_payload()
+mtu_probing()
+{
+	local ns before
+
+	set_mtu 9000 2> /dev/null
+	defer set_mtu 1500
+	for ns in "$TXNS" "$RXNS"; do
+		ip netns exec "$ns" sysctl -qw net.ipv4.tcp_mtu_probing=2 \
+			net.ipv4.tcp_base_mss=600
+		defer ip netns exec "$ns" sysctl -qw \
+			net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024
+	done
+	before=$(counter "$TXNS" TcpExtTCPMTUPSuccess)
+	pooled $RX4 "" -b "$(mib 16)" -w 1:64K
+	(($(counter "$TXNS" TcpExtTCPMTUPSuccess) > before))
+	check_err $? "no probe was acknowledged, so none was tested"
+}
+
+fastopen()
+{
+	local ns before
+
+	for ns in "$TXNS" "$RXNS"; do
+		ip netns exec "$ns" sysctl -qw net.ipv4.tcp_fastopen=0x607
+		defer ip netns exec "$ns" sysctl -qw net.ipv4.tcp_fastopen=1
+	done
+	before=$(counter "$TXNS" 'TcpExtTCPFastOpenActive$')
+	pooled "$1" -F -F -b "$(mib 4)" -w 1:64K -m $MIX
+	(($(counter "$TXNS" 'TcpExtTCPFastOpenActive$') > before))
+	check_err $? "the SYN carried no data"
+}
+
+repair()
+{
+	pooled "$1" "" -b "$(mib 2)" -w 1:64K -m write,more,repair
+}
+
+vlan()
+{
+	local ns
+
+	ip -n "$TXNS" link add link pftx name pfv type vlan id 7 &&
+		ip -n "$RXNS" link add link pfrx name pfv type vlan id 7
+	check_err $? "no VLAN device" || return
+	defer ip -n "$TXNS" link del pfv
+	defer ip -n "$RXNS" link del pfv
+	ip -n "$TXNS" addr add 198.51.100.1/24 dev pfv
+	ip -n "$RXNS" addr add 198.51.100.2/24 dev pfv
+	ip -n "$TXNS" addr add 2001:db8:7::1/64 dev pfv nodad
+	ip -n "$RXNS" addr add 2001:db8:7::2/64 dev pfv nodad
+	for ns in "$TXNS" "$RXNS"; do
+		ip -n "$ns" link set pfv up
+	done
+	pooled 198.51.100.2 "" -b "$(mib 8)" -w 1:256K -m $MIX
+	pooled 2001:db8:7::2 "" -b "$(mib 8)" -w 1:256K -m $MIX
+}
+
+unbond()
+{
+	ip -n "$TXNS" link del pfb
+	ip -n "$TXNS" addr replace $TX4/24 dev pftx
+	ip -n "$TXNS" link set pftx up
+	ip -n "$TXNS" addr replace $TX6/64 dev pftx nodad
+}
+
+bond()
+{
+	modprobe -q bonding
+	if ! ip -n "$TXNS" link add pfb type bond mode active-backup \
+	   miimon 100; then
+		ret_set_ksft_status $ksft_skip "no bonding (CONFIG_BONDING)"
+		return
+	fi
+	defer unbond
+	ip -n "$TXNS" link set pftx down
+	ip -n "$TXNS" addr flush dev pftx
+	ip -n "$TXNS" link set pftx master pfb
+	check_err $? "cannot add the device to a bond"
+	ip -n "$TXNS" addr add $TX4/24 dev pfb
+	ip -n "$TXNS" link set pfb up
+	ip -n "$TXNS" addr add $TX6/64 dev pfb nodad
+	slowwait 20 link_joined
+	check_err $? "no connection through the bond" || return
+	pooled $RX4 "" -b "$(mib 8)" -w 1:256K -m $MIX
+	pooled $RX6 "" -b "$(mib 8)" -w 1:256K -m $MIX
+}
+
+unbridge()
+{
+	ip -n "$TXNS" link del pfbr
+	cleanup_ns "$CTNS"
+	ip -n "$TXNS" addr replace $TX4/24 dev pftx
+	ip -n "$TXNS" addr replace $TX6/64 dev pftx nodad
+}
+
+# A container's veth, bridged onto the device
+container()
+{
+	local addr
+
+	modprobe -q bridge
+	if ! ip -n "$TXNS" link add pfbr type bridge; then
+		ret_set_ksft_status $ksft_skip "no bridge (CONFIG_BRIDGE)"
+		return
+	fi
+	CTNS=
+	defer unbridge
+	setup_ns CTNS
+	ip -n "$TXNS" link add pfve type veth peer name eth0 netns "$CTNS"
+	ip -n "$TXNS" addr flush dev pftx
+	ip -n "$TXNS" link set pftx master pfbr
+	ip -n "$TXNS" link set pfve master pfbr
+	ip -n "$TXNS" link set pfve up
+	ip -n "$TXNS" link set pfbr up
+	ip -n "$CTNS" addr add $TX4/24 dev eth0
+	ip -n "$CTNS" link set eth0 up
+	ip -n "$CTNS" addr add $TX6/64 dev eth0 nodad
+	ns_set "$CTNS" 1
+	slowwait 20 ip netns exec "$CTNS" ping -c 1 -W 1 -q $RX4 > /dev/null
+	check_err $? "no connection through the bridge" || return
+	for addr in $RX4 $RX6; do
+		SENDER_NS=$CTNS unpooled $addr "" -b "$(mib 8)" -w 1:256K \
+			-m $MIX
+	done
+	# and back into a container: the sender's fragments arrive there
+	SENDER_NS=$CTNS unpooled $RX4 -s -b "$(mib 8)" -w 1:256K
+}
+
+# local address, remote address, SPI out, SPI in, algorithm...
+esp_one_way()
+{
+	local ns=$1 src=$2 dst=$3 dir=$4 spi=$5; shift 5
+
+	ip -n "$ns" xfrm state add src "$src" dst "$dst" proto esp \
+		spi "$spi" reqid 1 mode transport "$@" &&
+	ip -n "$ns" xfrm policy add src "$src" dst "$dst" dir "$dir" \
+		tmpl src "$src" dst "$dst" proto esp reqid 1 mode transport
+}
+
+esp_flush()
+{
+	local ns
+
+	for ns in "$TXNS" "$RXNS"; do
+		ip -n "$ns" xfrm policy flush
+		ip -n "$ns" xfrm state flush
+	done
+}
+
+esp()
+{
+	local tx=$1 rx=$2; shift 2
+
+	defer esp_flush
+	esp_one_way "$TXNS" "$tx" "$rx" out 0x10 "$@" &&
+		esp_one_way "$TXNS" "$rx" "$tx" in 0x11 "$@" &&
+		esp_one_way "$RXNS" "$tx" "$rx" in 0x10 "$@" &&
+		esp_one_way "$RXNS" "$rx" "$tx" out 0x11 "$@"
+	if (($?)); then
+		ret_set_ksft_status $ksft_skip "no IPsec (CONFIG_INET_ESP)"
+		return
+	fi
+	pooled "$rx" "" -b "$(mib 4)" -w 1:64K -m $MIX
+	pooled "$rx" -s -b "$(mib 4)" -w 1:64K
+	(($(ip -n "$TXNS" -s xfrm state | grep -c 'spi 0x00000010') == 1 &&
+	  $(counter "$TXNS" 'XfrmOutError') == 0))
+	check_err $? "the flow did not go through ESP"
+}
+
+esp_gcm()
+{
+	esp "$1" "$2" aead 'rfc4106(gcm(aes))' \
+		0x0102030405060708090a0b0c0d0e0f1011121314 128
+}
+
+esp_cbc()
+{
+	esp "$1" "$2" enc 'cbc(aes)' 0x0102030405060708090a0b0c0d0e0f10 \
+		auth 'hmac(sha256)' "0x$(printf '%064d' 1234567890)"
+}
+
+many_flows()
+{
+	FLOWS=12 pooled "$1" "" -b "$(mib 2)" -w 1:64K -m $MIX
+}
+
+slow_receiver()
+{
+	FLOWS=2 pooled "$1" "-r 1M -B 16K" -b "$(mib 4)" -w 1:4K
+}
+
+data_cases()
+{
+	local v rx
+
+	pool_set 1
+	slowwait 3 false
+	for v in 4 6; do
+		[ $v = 4 ] && rx=$RX4 tx=$TX4 || rx=$RX6 tx=$TX6
+		run_case "IPv$v: 1 B to 1 MiB, all ways mixed" mixed $rx
+		run_case "IPv$v: writes of 1 to 200 bytes" pooled $rx "" \
+			-b "$(mib 1)" -w 1:200 -m write,more
+		run_case "IPv$v: 12 flows" many_flows $rx
+		run_case "IPv$v: slow receiver" slow_receiver $rx
+		run_case "IPv$v: receiver splices" frags_to_receiver $rx -s \
+			-b "$(mib 8)" -w 1:256K -m $MIX
+		run_case "IPv$v: a packet socket holds clones" \
+			frags_to_receiver $rx "" -K -b "$(mib 4)" -w 1:256K
+		run_case "IPv$v: loss" qdisc $rx delay 1ms loss 2%
+		run_case "IPv$v: loss, reordering, duplication" qdisc $rx \
+			delay 2ms 1ms reorder 10% 50% duplicate 3% loss 1%
+		run_case "IPv$v: TSO off" feature_off $rx tso
+		run_case "IPv$v: TSO and GSO off" feature_off $rx tso gso
+		run_case "IPv$v: SG off" feature_off $rx sg
+		run_case "IPv$v: MTU 1280" mtu $rx 1280
+		run_case "IPv$v: MTU 9000" mtu $rx 9000
+		run_case "IPv$v: TCP Fast Open" fastopen $rx
+		run_case "IPv$v: TCP repair" repair $rx
+		run_case "IPv$v: IPsec transport, AES-GCM" esp_gcm $tx $rx
+		run_case "IPv$v: IPsec transport, AES-CBC" esp_cbc $tx $rx
+	done
+	run_case "MTU probing" mtu_probing
+	run_case "VLAN" vlan
+	run_case "bond" bond
+	run_case "container behind veth and bridge" container
+	run_case "pools are empty afterwards" expect_pools_empty
+}
+
+require ping
+run_links data_cases
+
+exit "$EXIT_STATUS"

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What sockets cost: idle ones nothing, and those that a peer stalls not more
+# than they do without the pool.
+
+# shellcheck source=/dev/null
+source "$(dirname "$0")/pfrag_lib.sh"
+
+SOCKETS=1000
+STALLED=150
+
+mem_available()
+{
+	sync
+	echo 3 > /proc/sys/vm/drop_caches
+	sleep 1
+	awk '/^MemAvailable:/ { print $2 }' /proc/meminfo
+}
+
+sockets_held()
+{
+	grep -q holding "$TMP/tx.log"
+}
+
+end_held()
+{
+	stop_process "$TX_PID"
+	stop_process "$RX_PID"
+	[ -n "$STALL_PID" ] && stop_process "$STALL_PID"
+	STALL_PID=
+}
+
+# KiB that SOCKETS idle sockets take, in USED
+idle_sockets()
+{
+	local before
+
+	pool_set "$1"
+	before=$(mem_available)
+	FLOWS=$SOCKETS rx_start
+	FLOWS=$SOCKETS tx_start $RX4 -H -b 1000 -w 1000
+	slowwait $PATIENCE sockets_held
+	check_err $? "$SOCKETS sockets: $(cat "$TMP/tx.log")"
+	slowwait $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
+	check_err $? "not every byte arrived"
+	if [ "$1" = 1 ]; then
+		slowwait 60 tx_pools_empty
+		check_err $? "idle sockets hold pool pages: $(pools_text)"
+	fi
+	USED=$((before - $(mem_available)))
+	end_held
+}
+
+idle_is_free()
+{
+	local off on
+
+	# once for what the first use leaves behind for good
+	idle_sockets 0
+	idle_sockets 0
+	off=$USED
+	idle_sockets 1
+	on=$USED
+	log_info "$SOCKETS idle sockets: off $off KiB, on $on KiB"
+	# far below a page for each of them, above the noise
+	((on - off < SOCKETS * 2))
+	check_err $? "idle sockets take $((on - off)) KiB more with the pool"
+}
+
+stalled_sockets()
+{
+	local before
+
+	pool_set "$1"
+	before=$(mem_available)
+	rx_start
+	ip netns exec "$RXNS" ./pfrag_io -l -p $((PORT + 1)) -n $STALLED \
+		-B 2304 -q 0 > "$TMP/stall.log" 2>&1 &
+	STALL_PID=$!
+	wait_local_port_listen "$RXNS" $((PORT + 1)) tcp
+	tx_start $RX4 -H -A $STALLED -b 65536
+	slowwait 300 sockets_held
+	check_err $? "stalled sockets: $(cat "$TMP/tx.log")"
+	USED=$((before - $(mem_available)))
+	POOL=$(tx_pool_bytes)
+	end_held
+}
+
+stalled_is_bounded()
+{
+	local off on pool
+
+	stalled_sockets 0
+	stalled_sockets 0
+	off=$USED
+	stalled_sockets 1
+	on=$USED
+	pool=$((POOL / 1024))
+	log_info "$STALLED stalled sockets: off $off KiB, on $on KiB," \
+		 "of that in pools $pool KiB"
+	# a page of 32 KiB each is the worst that page fragments can do
+	((pool <= STALLED * 32 + 4096))
+	check_err $? "stalled sockets hold $pool KiB of pool pages"
+	((on - off < 8192))
+	check_err $? "stalled sockets take $((on - off)) KiB more with the pool"
+	expect_pools_empty
+}
+
+memory_cases()
+{
+	run_case "$SOCKETS idle sockets" idle_is_free
+	run_case "$STALLED stalled sockets" stalled_is_bounded
+}
+
+require
+run_links memory_cases
+
+exit "$EXIT_STATUS"

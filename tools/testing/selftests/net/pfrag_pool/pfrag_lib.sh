@@ -1,0 +1,525 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the pfrag_pool tests share: two network namespaces, a link between them,
+# a sender and a receiver that checks every byte, and a look at the kernel log
+# after each case.
+#
+# Environment:
+#   PFRAG_LINKS	links to run over (nsim virtio_net)
+#   PFRAG_NETIFS	the two virtio_net devices to take, joined back to back;
+#			without it: the first two that are down
+#   PFRAG_BASELINE	1: run on a kernel that has no pfrag_pool, and see
+#			what it makes of the traffic
+#   PFRAG_EXPECT_HITS	no: the pool is to be refused over virtio_net (with
+#			swiotlb=force, say)
+#   PFRAG_CASES	regular expression: run the cases whose names match
+#   KSFT_MACHINE_SLOW	yes: send fewer bytes
+
+cd "$(dirname "$(readlink -e "$0")")" || exit 1
+# shellcheck source=/dev/null
+source ../lib.sh
+
+: "${PFRAG_LINKS:=nsim virtio_net}"
+: "${PFRAG_BASELINE:=0}"
+: "${PFRAG_EXPECT_HITS:=yes}"
+: "${PFRAG_CASES:=.}"
+
+SYSCTL=net/ipv4/tcp_use_pfrag_pool
+PORT=5201
+TX4=192.0.2.1
+RX4=192.0.2.2
+TX6=2001:db8::1
+RX6=2001:db8::2
+# Seconds without progress after which a flow counts as stuck
+PATIENCE=120
+
+NSIM_TX_ID=$((1000 + RANDOM % 1000))
+NSIM_RX_ID=$((2000 + RANDOM % 1000))
+
+BAD_LOG='WARNING:|BUG:|BUG |KASAN|KFENCE|UBSAN|DMA-API|Oops|Call Trace'
+BAD_LOG+='|INFO: (possible|task|rcu|trying|inconsistent|suspicious)'
+BAD_LOG+='|possible (recursive|circular|irq|deadlock)|suspicious RCU'
+BAD_LOG+='|inconsistent lock|invalid wait context|general protection'
+BAD_LOG+='|refcount_t|list_(add|del) corruption|[Bb]ad page|page dumped'
+BAD_LOG+='|stalled pool shutdown|[Pp]age pool leak|memory leak'
+BAD_LOG+='|DMAR: .*fault|unregister_netdevice: waiting|soft lockup'
+BAD_LOG+='|swiotlb buffer is full|leaked|scheduling while atomic'
+
+##############################################################################
+# Prerequisites
+
+skip_all()
+{
+	echo "SKIP: $*"
+	exit "$ksft_skip"
+}
+
+have_pool()
+{
+	[ -e "/proc/sys/$SYSCTL" ]
+}
+
+require()
+{
+	local cmd
+
+	[ "$(id -u)" -eq 0 ] || skip_all "these tests need root"
+	for cmd in ip tc ethtool jq nstat "$@"; do
+		command -v "$cmd" > /dev/null ||
+			skip_all "$cmd is not installed"
+	done
+	for cmd in ./pfrag_io ./pfrag_xdp ./pfrag_pools; do
+		[ -x "$cmd" ] ||
+			skip_all "$cmd is not built: run make here first"
+	done
+	if ! have_pool && [ "$PFRAG_BASELINE" != 1 ]; then
+		skip_all "this kernel has no net.ipv4.tcp_use_pfrag_pool:" \
+			 "CONFIG_PFRAG_POOL is off, or the patches are missing"
+	fi
+
+	TMP=$(mktemp -d)
+	if have_pool; then
+		SAVED_SETTING=$(cat "/proc/sys/$SYSCTL")
+	fi
+	trap cleanup EXIT
+}
+
+cleanup()
+{
+	local pids
+
+	pids=$(jobs -p)
+	# shellcheck disable=SC2086
+	[ -n "$pids" ] && kill $pids 2> /dev/null
+	defer_scopes_cleanup
+	[ -n "$SAVED_SETTING" ] && echo "$SAVED_SETTING" > "/proc/sys/$SYSCTL"
+	rm -rf "$TMP"
+}
+
+# Bytes for a transfer: MiB on a fast machine, an eighth of that on a slow one
+mib()
+{
+	local n=$(($1 << 20))
+
+	[ "$KSFT_MACHINE_SLOW" = yes ] && n=$((n / 8))
+	echo "$n"
+}
+
+##############################################################################
+# The setting and its counters
+
+# set the first namespace's and those of the link
+pool_set()
+{
+	local ns
+
+	have_pool || return 0
+	echo "$1" > "/proc/sys/$SYSCTL" || return
+	for ns in "$TXNS" "$RXNS"; do
+		[ -e "/run/netns/$ns" ] || continue
+		ns_set "$ns" "$1" || return
+	done
+}
+
+ns_set()
+{
+	have_pool || return 0
+	ip netns exec "$1" sh -c "echo $2 > /proc/sys/$SYSCTL"
+}
+
+counter()
+{
+	ip netns exec "$1" nstat -asz | awk -v re="$2" '
+		$1 ~ re { sum += $2 }
+		END { print sum + 0 }'
+}
+
+hits()
+{
+	counter "$TXNS" '^TcpExtTCPPfragPoolFrags$'
+}
+
+fallbacks()
+{
+	counter "$TXNS" '^TcpExtTCPPfragPoolFallback'
+}
+
+pool_refused()
+{
+	[ "$PFRAG_EXPECT_HITS" = no ] && [ "$LINK" = virtio_net ]
+}
+
+expect_hits()
+{
+	have_pool || return 0
+	if pool_refused; then
+		expect_no_hits "$1"
+		return
+	fi
+	(($(hits) > $1))
+	check_err $? "no fragment came from a pool: $(fallback_reasons)"
+}
+
+expect_no_hits()
+{
+	local now
+
+	now=$(hits)
+	((now == $1))
+	check_err $? "$((now - $1)) fragments came from a pool"
+}
+
+fallback_reasons()
+{
+	ip netns exec "$TXNS" nstat -as |
+		awk '/PfragPool/ { printf "%s=%s ", $1, $2 }'
+}
+
+# Pools that belong to no NAPI, as the TX pools do: id inflight bytes state
+tx_pools()
+{
+	{
+		./pfrag_pools
+		[ -e "/run/netns/$TXNS" ] &&
+			ip netns exec "$TXNS" ./pfrag_pools
+		[ -e "/run/netns/$RXNS" ] &&
+			ip netns exec "$RXNS" ./pfrag_pools
+	} 2> /dev/null | awk '$3 == 0 { print $1, $4, $5, $6 }' | sort -u
+}
+
+pools_text()
+{
+	echo "id pages bytes state: $(tx_pools | tr '\n' ';')"
+}
+
+tx_pool_pages()
+{
+	tx_pools | awk '{ sum += $2 } END { print sum + 0 }'
+}
+
+tx_pool_bytes()
+{
+	tx_pools | awk '{ sum += $3 } END { print sum + 0 }'
+}
+
+no_detached_pool()
+{
+	! tx_pools | grep -q detached
+}
+
+tx_pools_empty()
+{
+	[ "$(tx_pool_pages)" -eq 0 ]
+}
+
+# All sockets are gone: an idle pool empties itself, a dead one goes away
+expect_pools_empty()
+{
+	have_pool || return 0
+	slowwait 60 tx_pools_empty
+	check_err $? "pages left in TX pools, $(pools_text)"
+}
+
+##############################################################################
+# The link
+
+# Where a device of the link is now, whatever namespace and name it got
+dev_path()
+{
+	case $LINK,$1 in
+	nsim,tx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_TX_ID" ;;
+	nsim,rx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_RX_ID" ;;
+	virtio_net,tx) echo "/sys/bus/virtio/devices/$VIRTIO_TX" ;;
+	virtio_net,rx) echo "/sys/bus/virtio/devices/$VIRTIO_RX" ;;
+	esac
+}
+
+# Its name, seen from the first namespace
+dev_name()
+{
+	local dir
+
+	for dir in "$(dev_path "$1")"/net/*; do
+		[ -e "$dir" ] && basename "$dir" && return
+	done
+	return 1
+}
+
+dev_driver()
+{
+	case $LINK in
+	nsim) echo /sys/bus/netdevsim/drivers/netdevsim ;;
+	virtio_net) echo /sys/bus/virtio/drivers/virtio_net ;;
+	esac
+}
+
+dev_unbind()
+{
+	basename "$(dev_path "$1")" > "$(dev_driver)/unbind"
+}
+
+dev_bind()
+{
+	basename "$(dev_path "$1")" > "$(dev_driver)/bind"
+	slowwait 10 dev_name "$1" > /dev/null
+}
+
+# Bring a device into its namespace: tx or rx
+dev_adopt()
+{
+	local side=$1
+	local ns name a4 a6
+
+	if [ "$side" = tx ]; then
+		ns=$TXNS a4=$TX4 a6=$TX6
+	else
+		ns=$RXNS a4=$RX4 a6=$RX6
+	fi
+	name=$(slowwait 10 dev_name "$side") || return
+	ip link set dev "$name" netns "$ns" name "pf$side" || return
+	ip -n "$ns" addr replace "$a4/24" dev "pf$side" &&
+		ip -n "$ns" addr replace "$a6/64" dev "pf$side" nodad &&
+		ip -n "$ns" link set dev "pf$side" up || return
+	# going down took the IPv6 address away
+	ip -n "$ns" addr replace "$a6/64" dev "pf$side" nodad
+}
+
+nsim_join()
+{
+	local fda fdb ia ib
+
+	ia=$(ip -n "$TXNS" -j link show pftx | jq '.[0].ifindex')
+	ib=$(ip -n "$RXNS" -j link show pfrx | jq '.[0].ifindex')
+	exec {fda}< "/run/netns/$TXNS" {fdb}< "/run/netns/$RXNS"
+	echo "$fda:$ia $fdb:$ib" > /sys/bus/netdevsim/link_device
+	local ret=$?
+	exec {fda}<&- {fdb}<&-
+	return $ret
+}
+
+link_joined()
+{
+	ip netns exec "$TXNS" ping -c 1 -W 1 -q "$RX4" > /dev/null &&
+		ip netns exec "$TXNS" ping -6 -c 1 -W 1 -q "$RX6" > /dev/null
+}
+
+# Devices come back to the first namespace when theirs goes
+link_leave()
+{
+	local side ns
+
+	for side in tx rx; do
+		[ $side = tx ] && ns=$TXNS || ns=$RXNS
+		[ -e "/run/netns/$ns" ] || continue
+		ip -n "$ns" link set dev pf$side down 2> /dev/null
+		[ "$LINK" = virtio_net ] &&
+			ip -n "$ns" link set dev pf$side netns 1 2> /dev/null
+		cleanup_ns "$ns"
+	done
+	if [ "$LINK" = nsim ]; then
+		echo "$NSIM_TX_ID" > /sys/bus/netdevsim/del_device
+		echo "$NSIM_RX_ID" > /sys/bus/netdevsim/del_device
+	fi 2> /dev/null
+	TXNS="" RXNS=""
+}
+
+# Sets LINK_SKIP to the reason when the link is not to be had
+nsim_find()
+{
+	modprobe -q netdevsim
+	if [ ! -e /sys/bus/netdevsim/new_device ]; then
+		LINK_SKIP="netdevsim is missing (CONFIG_NETDEVSIM)"
+		return 1
+	fi
+	echo "$NSIM_TX_ID 1 2" > /sys/bus/netdevsim/new_device &&
+		echo "$NSIM_RX_ID 1 2" > /sys/bus/netdevsim/new_device
+}
+
+virtio_net_find()
+{
+	local dir name found=()
+
+	if [ -n "$PFRAG_NETIFS" ]; then
+		read -ra found <<< "$PFRAG_NETIFS"
+	else
+		for dir in /sys/bus/virtio/drivers/virtio_net/virtio*/net/*; do
+			name=$(basename "$dir")
+			[ -e "$dir" ] || continue
+			# one that is up is in use, and not ours to take
+			ip_link_is_up "$name" || found+=("$name")
+		done
+	fi
+	if [ ${#found[@]} -lt 2 ]; then
+		LINK_SKIP="two unused virtio_net devices joined back to back"
+		LINK_SKIP+=" are needed, there are ${#found[@]}"
+		return 1
+	fi
+	dir=$(readlink -e "/sys/class/net/${found[0]}/device")
+	VIRTIO_TX=$(basename "$dir")
+	dir=$(readlink -e "/sys/class/net/${found[1]}/device")
+	VIRTIO_RX=$(basename "$dir")
+}
+
+link_adopt()
+{
+	local ns
+
+	setup_ns TXNS RXNS || return
+	for ns in "$TXNS" "$RXNS"; do
+		ip netns exec "$ns" sysctl -qw \
+			net.ipv6.conf.all.keep_addr_on_down=1 \
+			net.ipv6.conf.default.keep_addr_on_down=1
+	done
+	dev_adopt tx && dev_adopt rx || return
+	[ "$LINK" != nsim ] || nsim_join || return
+	slowwait 20 link_joined
+}
+
+link_setup()
+{
+	LINK=$1
+	LINK_SKIP="the two ends of the link do not reach each other"
+	TXNS="" RXNS=""
+	# before anything is made: half a link is to be cleaned up too
+	defer link_leave
+	"$1_find" && link_adopt
+}
+
+##############################################################################
+# Traffic
+
+# options of pfrag_io -l; FLOWS is the number of flows at both ends
+rx_start()
+{
+	rm -f "$TMP/rx"
+	ip netns exec "$RXNS" ./pfrag_io -l -p $PORT -n "${FLOWS:-1}" \
+		-P "$TMP/rx" "$@" > "$TMP/rx.log" 2>&1 &
+	RX_PID=$!
+	slowwait 20 test -s "$TMP/rx"
+}
+
+# address, then options of pfrag_io -c
+tx_start()
+{
+	rm -f "$TMP/tx"
+	ip netns exec "${SENDER_NS:-$TXNS}" \
+		./pfrag_io -c "$1" -p $PORT -n "${FLOWS:-1}" -t $PATIENCE \
+		-P "$TMP/tx" "${@:2}" > "$TMP/tx.log" 2>&1 &
+	TX_PID=$!
+}
+
+tx_wait()
+{
+	local ret=0
+
+	wait "$TX_PID" || ret=1
+	if ((ret)); then
+		stop_process "$RX_PID"
+	else
+		wait "$RX_PID" || ret=1
+	fi
+	((ret)) && cat "$TMP/tx.log" "$TMP/rx.log"
+	return $ret
+}
+
+stop_process()
+{
+	{ kill "$1" && wait "$1"; } 2> /dev/null
+	return 0
+}
+
+# The bytes so far: tx counts those acknowledged, rx those checked
+progress()
+{
+	local n
+
+	n=$(cat "$TMP/$1" 2> /dev/null)
+	echo $((10#${n:-0}))
+}
+
+progress_beyond()
+{
+	(($(progress "$1") > $2))
+}
+
+# Has the flow moved on by this many bytes from now?
+flow_goes_on()
+{
+	slowwait $PATIENCE progress_beyond tx $(($(progress tx) + 200000))
+	check_err $? "the flow did not go on ${1:-}"
+}
+
+# address, options of the receiver as one word, options of the sender
+transfer()
+{
+	# shellcheck disable=SC2086
+	rx_start $2 || return
+	tx_start "$1" "${@:3}"
+	tx_wait
+}
+
+##############################################################################
+# Cases
+
+log_mark()
+{
+	MARK="pfrag_pool test $$ $RANDOM: $*"
+	echo "$MARK" > /dev/kmsg
+}
+
+# What the kernel said since the mark
+log_since_mark()
+{
+	dmesg | awk -v mark="$MARK" '
+		index($0, mark) { n = 0; next }
+		{ line[n++] = $0 }
+		END { for (i = 0; i < n; i++) print line[i] }'
+}
+
+# name, function, arguments
+run_case()
+{
+	local name=$1; shift
+	local bad
+
+	[[ $name =~ $PFRAG_CASES ]] || return 0
+	RET=0
+	retmsg=
+	log_mark "$name $LINK"
+	in_defer_scope "$@"
+	bad=$(log_since_mark | grep -E -m 1 "$BAD_LOG")
+	if [ -n "$bad" ]; then
+		log_since_mark | head -n 60
+		check_err 1 "kernel log: $bad"
+	fi
+	log_test "$name" "$LINK"
+}
+
+# Each function over each link
+run_links()
+{
+	local link
+
+	for link in $PFRAG_LINKS; do
+		RET=0
+		retmsg=
+		log_mark "set up $link"
+		in_defer_scope run_link "$link" "$@"
+	done
+}
+
+run_link()
+{
+	local link=$1; shift
+	local fn
+
+	if ! link_setup "$link"; then
+		retmsg=$LINK_SKIP
+		RET=$ksft_skip log_test "$(basename "$0")" "$link"
+		return
+	fi
+	for fn in "$@"; do
+		"$fn"
+	done
+}
