@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The traffic of "make run": a sender whose work between two markers is known
+ * exactly, and its peer. One program for guest and host.
+ *
+ *   txcount sink PORT            serve connections, for ever
+ *   txcount send ADDR PORT [-w SIZE] [-n BYTES] [-u BYTES] [-r ROUNDS]
+ *           [-t BYTES_PER_MS]
+ *     Connect, send BYTES (-u) to warm up, then ROUNDS times: marker, BYTES
+ *     (-n) in writes of SIZE, wait until the peer has read them and nothing is
+ *     left in the socket, marker. -t has the peer read slowly, so that the
+ *     socket's queue is full and small writes coalesce. Prints one line per
+ *     round: "round N BYTES NANOSECONDS".
+ *   txcount put ADDR PORT FILE   send a file in writes of changing size,
+ *     print the number of bytes
+ *   txcount get ADDR PORT FILE   receive one
+ *   txcount keep PORT DIR        the peer of put and get: DIR/down is what get
+ *     gets, DIR/up is where put's bytes land
+ *
+ * Static, so that it runs in a guest of another age than the host.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+
+#include "marker.h"
+
+#define MIB (1 << 20)
+
+/* What the sender says first. */
+struct hello {
+	uint64_t warm;		/* bytes before the first round */
+	uint64_t bytes;		/* bytes per round */
+	uint64_t per_ms;	/* how fast to read, 0: as fast as they come */
+	char mode;		/* 's'ink, 'p'ut, 'g'et */
+	char pad[7];
+};
+
+static char buf[MIB];
+
+static void die(const char *what)
+{
+	fprintf(stderr, "txcount: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static void write_all(int fd, const void *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			die("write");
+		data = (const char *)data + n;
+		len -= n;
+	}
+}
+
+static void read_all(int fd, void *data, size_t len)
+{
+	while (len) {
+		ssize_t n = read(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			die(n ? "read" : "read: the peer has gone");
+		data = (char *)data + n;
+		len -= n;
+	}
+}
+
+static int dial(const char *host, const char *port)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+				  .sin_port = htons(atoi(port)) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(atoi(port)) };
+	int fd, err;
+
+	if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		err = connect(fd, (struct sockaddr *)&v4, sizeof(v4));
+	} else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
+		fd = socket(AF_INET6, SOCK_STREAM, 0);
+		err = connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+	} else {
+		fprintf(stderr, "txcount: %s is no address\n", host);
+		exit(2);
+	}
+	if (err)
+		die("connect");
+	return fd;
+}
+
+/* Read and forget, at most per_ms bytes each millisecond. */
+static int swallow(int fd, uint64_t bytes, uint64_t per_ms)
+{
+	while (bytes) {
+		size_t want = bytes < MIB ? bytes : MIB;
+		ssize_t n;
+
+		if (per_ms && want > per_ms)
+			want = per_ms;
+		n = recv(fd, NULL, want, MSG_TRUNC);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		bytes -= n;
+		if (per_ms)
+			usleep(1000);
+	}
+	return 0;
+}
+
+static void serve(int fd, const char *dir)
+{
+	struct hello hello;
+	char path[4096];
+	ssize_t n;
+	int file;
+
+	if (recv(fd, &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello))
+		exit(0);
+	switch (hello.mode) {
+	case 's':
+		if (swallow(fd, hello.warm, 0))
+			exit(0);
+		write_all(fd, "", 1);
+		while (!swallow(fd, hello.bytes, hello.per_ms))
+			write_all(fd, "", 1);
+		break;
+	case 'p':
+		snprintf(path, sizeof(path), "%s/up", dir);
+		file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+		if (file < 0)
+			die(path);
+		while ((n = read(fd, buf, sizeof(buf))) > 0)
+			write_all(file, buf, n);
+		if (n < 0)
+			die("read");
+		write_all(fd, "", 1);
+		break;
+	case 'g':
+		snprintf(path, sizeof(path), "%s/down", dir);
+		file = open(path, O_RDONLY);
+		if (file < 0)
+			die(path);
+		while ((n = read(file, buf, sizeof(buf))) > 0)
+			write_all(fd, buf, n);
+		break;
+	}
+	exit(0);
+}
+
+static int sink(const char *port, const char *dir)
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(atoi(port)) };
+	int one = 1, zero = 0, fd, s = socket(AF_INET6, SOCK_STREAM, 0);
+
+	if (s < 0)
+		die("socket");
+	signal(SIGCHLD, SIG_IGN);
+	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	if (bind(s, (struct sockaddr *)&any, sizeof(any)) || listen(s, 64))
+		die("bind");
+	while ((fd = accept(s, NULL, NULL)) >= 0) {
+		if (!fork()) {
+			close(s);
+			signal(SIGCHLD, SIG_DFL);
+			serve(fd, dir);
+		}
+		close(fd);
+	}
+	die("accept");
+	return 1;
+}
+
+static void send_bytes(int fd, uint64_t bytes, size_t size)
+{
+	while (bytes) {
+		size_t n = bytes < size ? bytes : size;
+
+		write_all(fd, buf, n);
+		bytes -= n;
+	}
+}
+
+static void drain(int fd)
+{
+	char ack;
+	int left;
+
+	/* The peer answers when it has read all of it ... */
+	read_all(fd, &ack, 1);
+	/* ... and then its ACK has normally come too. */
+	while (!ioctl(fd, SIOCOUTQ, &left) && left)
+		usleep(1000);
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static int sender(int argc, char **argv)
+{
+	struct hello hello = { .bytes = 4 * MIB, .warm = 4 * MIB, .mode = 's' };
+	int opt, fd, round, rounds = 1;
+	size_t size = 65536;
+
+	while ((opt = getopt(argc, argv, "w:n:u:r:t:")) != -1) {
+		uint64_t value = strtoull(optarg, NULL, 0);
+
+		switch (opt) {
+		case 'w': size = value; break;
+		case 'n': hello.bytes = value; break;
+		case 'u': hello.warm = value; break;
+		case 'r': rounds = value; break;
+		case 't': hello.per_ms = value; break;
+		default: return 2;
+		}
+	}
+	if (argc - optind != 2 || size < 1 || size > sizeof(buf)) {
+		fprintf(stderr, "txcount: send [options] ADDR PORT\n");
+		return 2;
+	}
+	memset(buf, 'p', sizeof(buf));
+	fd = dial(argv[optind], argv[optind + 1]);
+	write_all(fd, &hello, sizeof(hello));
+	send_bytes(fd, hello.warm, size);
+	drain(fd);
+	for (round = 0; round < rounds; round++) {
+		int64_t start = now();
+
+		marker_start_counting();
+		send_bytes(fd, hello.bytes, size);
+		drain(fd);
+		marker_stop_counting();
+		printf("round %d %llu %lld\n", round,
+		       (unsigned long long)hello.bytes,
+		       (long long)(now() - start));
+		fflush(stdout);
+	}
+	return 0;
+}
+
+static int put(const char *host, const char *port, const char *path)
+{
+	/* Sizes around pages, frags and skbs: the tail of each is an edge. */
+	static const size_t sizes[] = {
+		65536, 1, 4096, 32767, 1448, 100000, 128, 32768, 8192, 65537,
+		4095, 262144, 13, 32769, 1024, 2897,
+	};
+	struct hello hello = { .mode = 'p' };
+	int fd = dial(host, port), file = open(path, O_RDONLY);
+	unsigned long long sum = 0;
+	unsigned int i = 0;
+	ssize_t n;
+	char ack;
+
+	if (file < 0)
+		die(path);
+	write_all(fd, &hello, sizeof(hello));
+	while ((n = read(file, buf, sizes[i++ % 16])) > 0) {
+		write_all(fd, buf, n);
+		sum += n;
+	}
+	shutdown(fd, SHUT_WR);
+	read_all(fd, &ack, 1);
+	printf("%llu\n", sum);
+	return 0;
+}
+
+static int get(const char *host, const char *port, const char *path)
+{
+	struct hello hello = { .mode = 'g' };
+	int fd = dial(host, port);
+	int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	unsigned long long sum = 0;
+	ssize_t n;
+
+	if (file < 0)
+		die(path);
+	write_all(fd, &hello, sizeof(hello));
+	while ((n = read(fd, buf, sizeof(buf))) > 0) {
+		write_all(file, buf, n);
+		sum += n;
+	}
+	if (n < 0)
+		die("read");
+	printf("%llu\n", sum);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 3 && !strcmp(argv[1], "sink"))
+		return sink(argv[2], ".");
+	if (argc == 4 && !strcmp(argv[1], "keep"))
+		return sink(argv[2], argv[3]);
+	if (argc > 2 && !strcmp(argv[1], "send"))
+		return sender(argc - 1, argv + 1);
+	if (argc == 5 && !strcmp(argv[1], "put"))
+		return put(argv[2], argv[3], argv[4]);
+	if (argc == 5 && !strcmp(argv[1], "get"))
+		return get(argv[2], argv[3], argv[4]);
+	fprintf(stderr, "txcount: sink, keep, send, put or get; see its source\n");
+	return 2;
+}
