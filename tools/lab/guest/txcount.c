@@ -5,12 +5,13 @@
  *
  *   txcount sink PORT            serve connections, for ever
  *   txcount send ADDR PORT [-w SIZE] [-n BYTES] [-u BYTES] [-r ROUNDS]
- *           [-t BYTES_PER_MS]
+ *           [-t BYTES_PER_MS] [-c COMMAND]
  *     Connect, send BYTES (-u) to warm up, then ROUNDS times: marker, BYTES
  *     (-n) in writes of SIZE, wait until the peer has read them and nothing is
  *     left in the socket, marker. -t has the peer read slowly, so that the
  *     socket's queue is full and small writes coalesce. Prints one line per
- *     round: "round N BYTES NANOSECONDS".
+ *     round: "round N BYTES NANOSECONDS". -c runs "COMMAND start" and "COMMAND
+ *     stop" around each round.
  *   txcount put ADDR PORT FILE   send a file in writes of changing size,
  *     print the number of bytes
  *   txcount get ADDR PORT FILE   receive one
@@ -131,14 +132,18 @@ static int swallow(int fd, uint64_t bytes, uint64_t per_ms)
 static void serve(int fd, const char *dir)
 {
 	struct hello hello;
+	int file, small = 128 << 10;
 	char path[4096];
 	ssize_t n;
-	int file;
 
 	if (recv(fd, &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello))
 		exit(0);
 	switch (hello.mode) {
 	case 's':
+		/* Otherwise buffers take the whole round, and nothing waits. */
+		if (hello.per_ms)
+			setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small,
+				   sizeof(small));
 		if (swallow(fd, hello.warm, 0))
 			exit(0);
 		write_all(fd, "", 1);
@@ -223,13 +228,23 @@ static int64_t now(void)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+static void run(const char *command, const char *what)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "%s %s", command, what);
+	if (system(line))
+		die(line);
+}
+
 static int sender(int argc, char **argv)
 {
 	struct hello hello = { .bytes = 4 * MIB, .warm = 4 * MIB, .mode = 's' };
+	const char *command = NULL;
 	int opt, fd, round, rounds = 1;
 	size_t size = 65536;
 
-	while ((opt = getopt(argc, argv, "w:n:u:r:t:")) != -1) {
+	while ((opt = getopt(argc, argv, "w:n:u:r:t:c:")) != -1) {
 		uint64_t value = strtoull(optarg, NULL, 0);
 
 		switch (opt) {
@@ -238,6 +253,7 @@ static int sender(int argc, char **argv)
 		case 'u': hello.warm = value; break;
 		case 'r': rounds = value; break;
 		case 't': hello.per_ms = value; break;
+		case 'c': command = optarg; break;
 		default: return 2;
 		}
 	}
@@ -251,15 +267,20 @@ static int sender(int argc, char **argv)
 	send_bytes(fd, hello.warm, size);
 	drain(fd);
 	for (round = 0; round < rounds; round++) {
-		int64_t start = now();
+		int64_t start;
 
+		if (command)
+			run(command, "start");
+		start = now();
 		marker_start_counting();
 		send_bytes(fd, hello.bytes, size);
 		drain(fd);
 		marker_stop_counting();
+		start = now() - start;
+		if (command)
+			run(command, "stop");
 		printf("round %d %llu %lld\n", round,
-		       (unsigned long long)hello.bytes,
-		       (long long)(now() - start));
+		       (unsigned long long)hello.bytes, (long long)start);
 		fflush(stdout);
 	}
 	return 0;
