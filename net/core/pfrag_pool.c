@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * pfrag_pool: fragments for transmission, from the pages of TX page pools.
+ *
+ * Like page_frag, with two differences. The current page belongs to a CPU and a
+ * pool (it is part of the page pool's context of that CPU), not to a socket or a
+ * task. And a writer copies from user memory, which may fault and sleep, with no
+ * lock held; so he reserves a range of his own first, and commits it after.
+ *
+ * References to the current page are taken in advance, as page_pool's own fragment
+ * API does: its pp_ref_count is BIAS_MAX less what has been dropped, frag_users
+ * counts what has been handed out.
+ */
+
+#include <linux/if_vlan.h>
+#include <linux/netdevice.h>
+#include <net/dst.h>
+#include <net/hotdata.h>
+#include <net/page_pool/helpers.h>
+#include <net/pfrag_pool.h>
+#include <net/sock.h>
+
+#include "page_pool_priv.h"
+
+/* The socket's packets come in by this NAPI: probably they leave by its device, too */
+static struct page_pool *pfrag_pool_get_by_napi(const struct sock *sk,
+						const struct net_device *dev)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	return page_pool_get_by_napi_id(READ_ONCE(sk->sk_napi_id), dev);
+#else
+	return NULL;
+#endif
+}
+
+/* The route's device has no pool, but is above others that may have one */
+static struct page_pool *pfrag_pool_get_lower(struct net_device *dev,
+					      const struct sock *sk)
+{
+	struct page_pool *pool;
+
+	while (is_vlan_dev(dev))
+		dev = vlan_dev_real_dev(dev);
+
+	if (netif_is_bond_master(dev)) {
+		struct net_device *port;
+
+		/* Hashes the socket, and does not change it */
+		port = netdev_sk_get_lowest_dev(dev, (struct sock *)sk);
+		pool = netdev_tx_page_pool(port);
+		if (pool)
+			return pool;
+	}
+
+	/* Not every device that is above a NIC sends what it is given as it is:
+	 * MACsec does not, see pfrag_pool_get().
+	 */
+	pool = netdev_tx_page_pool(dev);
+	if (!pool && (netif_is_lag_master(dev) || netif_is_bridge_master(dev)))
+		pool = pfrag_pool_get_by_napi(sk, dev);
+
+	return pool;
+}
+
+/**
+ * pfrag_pool_get() - the TX page pool that suits a socket
+ * @sk:		connected socket
+ *
+ * Looks for the pool of the device by which the cached route leaves, through VLANs,
+ * bonds and bridges as far as can be told. A wrong guess is no error: whether a
+ * frag is premapped is decided when it is mapped.
+ *
+ * What the CPU encrypts below TCP gets no pool: the device is not to read the plain
+ * text, and maps the cipher text anyway.
+ *
+ * Context: Socket owned by the caller, RCU read side, within which the pool may be
+ *	    used.
+ * Return: the pool, or NULL.
+ */
+struct page_pool *pfrag_pool_get(const struct sock *sk)
+{
+	struct dst_entry *dst = __sk_dst_get(sk);
+	struct page_pool *pool;
+	struct net_device *dev;
+
+	if (!dst)
+		return NULL;
+
+#ifdef CONFIG_XFRM
+	if (dst_xfrm(dst) && !dst_xfrm(dst)->xso.dev)
+		return NULL;
+#endif
+
+	dev = dst_dev_rcu(dst);
+	pool = netdev_tx_page_pool(dev);
+	if (!pool) {
+		if (list_empty(&dev->adj_list.lower))
+			return NULL;
+		return pfrag_pool_get_lower(dev, sk);
+	}
+
+	if (static_branch_unlikely(&page_pool_napi_key))
+		return pfrag_pool_get_by_napi(sk, dev) ?: pool;
+
+	return pool;
+}
+
+/* Nobody but the context refers to its page any more. @ctx->lock held. */
+static bool pfrag_pool_page_unused(const struct page_pool_ctx *ctx)
+{
+	netmem_ref netmem = ctx->frag_page;
+
+	/* Acquire: whoever dropped the last of them may have taken a page
+	 * reference before, as splice does.
+	 */
+	return atomic_long_read_acquire(netmem_get_pp_ref_count_ref(netmem)) ==
+	       PP_BIAS_MAX - ctx->frag_users &&
+	       netmem_ref_count(netmem) == 1;
+}
+
+/**
+ * pfrag_pool_reserve() - reserve bytes for a new fragment
+ * @pool:	TX page pool, or any pool with PP_FLAG_ALLOC_CTX
+ * @pfrag:	is filled in with the range and a reference for it
+ * @size:	how many bytes the caller would like, at least one
+ *
+ * Consecutive reservations on a CPU are contiguous as long as the page lasts. The
+ * range holds other users' data until it is written.
+ *
+ * Context: Any with interrupts enabled. RCU read side if @pool was looked up by it; the
+ *	    range outlives that. Does not sleep.
+ * Return: 0, with between 1 and @size bytes reserved; -ENOBUFS when the pool has
+ *	   reached its limit, -ENOMEM when there is no page to be had.
+ */
+int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
+{
+	u32 page_size = PAGE_SIZE << pool->p.order;
+	struct page_pool_ctx *ctx;
+	int err = 0;
+
+	local_bh_disable();
+	ctx = this_cpu_ptr(pool->ctx);
+	spin_lock(&ctx->lock);
+
+	if (ctx->frag_page) {
+		if (pfrag_pool_page_unused(ctx)) {
+			page_pool_fragment_netmem(ctx->frag_page, PP_BIAS_MAX);
+			ctx->frag_users = 0;
+			ctx->frag_offset = 0;
+		} else if (page_size - ctx->frag_offset < PFRAG_POOL_MIN_ROOM) {
+			page_pool_ctx_drop_frag(pool, ctx);
+		}
+	}
+
+	if (!ctx->frag_page) {
+		err = -ENOMEM;
+		if (pool->p.order &&
+		    static_branch_unlikely(&net_high_order_alloc_disable_key))
+			goto unlock;
+		ctx->frag_page = page_pool_ctx_alloc_locked(pool, ctx,
+							    PAGE_POOL_TX_GFP);
+		if (unlikely(!ctx->frag_page)) {
+			if (page_pool_ctx_full(pool))
+				err = -ENOBUFS;
+			goto unlock;
+		}
+		page_pool_fragment_netmem(ctx->frag_page, PP_BIAS_MAX);
+		ctx->frag_users = 0;
+		ctx->frag_offset = 0;
+		err = 0;
+	}
+
+	pfrag->netmem = netmem_tx_pp_tag(ctx->frag_page);
+	pfrag->offset = ctx->frag_offset;
+	pfrag->size = min(size, page_size - ctx->frag_offset);
+	pfrag->extends = false;
+	ctx->frag_users++;
+	ctx->frag_offset += pfrag->size;
+unlock:
+	spin_unlock(&ctx->lock);
+	local_bh_enable();
+
+	return err;
+}
+EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
+
+/**
+ * pfrag_pool_extend() - reserve the bytes that follow a fragment
+ * @frag:	tagged frag of which the caller, and nobody else, may change the size
+ * @pfrag:	is filled in with the range
+ * @size:	how many bytes the caller would like, at least one
+ *
+ * For small writes: no lookup and no reference, a range that continues @frag lives
+ * by @frag's. So @frag must stay until pfrag_pool_commit(), or the range be part of
+ * it.
+ *
+ * Context: Any with interrupts enabled. Does not sleep.
+ * Return: true, with between 1 and @size bytes reserved; false unless @frag ends
+ *	   where this CPU's current page goes on.
+ */
+bool pfrag_pool_extend(const skb_frag_t *frag, struct pfrag *pfrag, u32 size)
+{
+	netmem_ref netmem = netmem_tx_pp_untag(skb_frag_netmem(frag));
+	struct page_pool *pool = __netmem_get_pp(netmem);
+	u32 end = skb_frag_off(frag) + skb_frag_size(frag);
+	u32 room = (PAGE_SIZE << pool->p.order) - end;
+	struct page_pool_ctx *ctx;
+	bool ret = false;
+
+	local_bh_disable();
+	ctx = this_cpu_ptr(pool->ctx);
+	spin_lock(&ctx->lock);
+	if (ctx->frag_page == netmem && ctx->frag_offset == end && room) {
+		pfrag->netmem = skb_frag_netmem(frag);
+		pfrag->offset = end;
+		pfrag->size = min(size, room);
+		pfrag->extends = true;
+		ctx->frag_offset += pfrag->size;
+		ret = true;
+	}
+	spin_unlock(&ctx->lock);
+	local_bh_enable();
+
+	return ret;
+}
+EXPORT_SYMBOL_GPL(pfrag_pool_extend);
+
+/* The slow half of pfrag_pool_commit(): not all was used */
+void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
+{
+	netmem_ref netmem = netmem_tx_pp_untag(pfrag->netmem);
+	struct page_pool *pool = __netmem_get_pp(netmem);
+	struct page_pool_ctx *ctx;
+
+	/* The reference to the page keeps the pool and its contexts. If the pool
+	 * has been destroyed, this is no context's page any more.
+	 */
+	local_bh_disable();
+	ctx = this_cpu_ptr(pool->ctx);
+	spin_lock(&ctx->lock);
+	if (ctx->frag_page == netmem &&
+	    ctx->frag_offset == pfrag->offset + pfrag->size)
+		ctx->frag_offset = pfrag->offset + used;
+	spin_unlock(&ctx->lock);
+	local_bh_enable();
+
+	pfrag->size = used;
+	if (!used && !pfrag->extends)
+		page_pool_ctx_put_netmem(netmem);
+}
+EXPORT_SYMBOL_GPL(__pfrag_pool_commit);

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: GPL-2.0
+/* KUnit tests for pfrag_pool, and for the tag of a TX page pool's pages */
+
+#include <kunit/device.h>
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/dma-mapping.h>
+#include <linux/skbuff.h>
+#include <linux/skbuff_ref.h>
+#include <net/page_pool/helpers.h>
+#include <net/pfrag_pool.h>
+#include <net/tcp.h>
+
+#include "page_pool_priv.h"
+
+#define TEST_ORDER	get_order(32768)
+#define TEST_SIZE	((u32)(PAGE_SIZE << TEST_ORDER))
+
+struct pfrag_test {
+	struct completion ended;
+	struct page_pool *pool;
+	struct device *dev;
+	struct device *other;
+};
+
+static struct pfrag_test *current_test;
+
+static void pfrag_test_ended(void *pool)
+{
+	complete(&current_test->ended);
+}
+
+/* Bytes reserved and a page's references, as the test expects them */
+#define EXPECT_RANGE(test, r, off, len)				\
+	do {							\
+		KUNIT_EXPECT_EQ(test, (r).offset, off);		\
+		KUNIT_EXPECT_EQ(test, (r).size, len);		\
+	} while (0)
+
+static void pfrag_test_reserve(struct kunit *test, struct pfrag *r, u32 size)
+{
+	struct pfrag_test *t = test->priv;
+
+	KUNIT_ASSERT_EQ(test, pfrag_pool_reserve(t->pool, r, size), 0);
+	KUNIT_ASSERT_TRUE(test, netmem_is_tx_pp(r->netmem));
+}
+
+static void pfrag_test_put(struct pfrag *r)
+{
+	put_netmem(r->netmem);
+}
+
+/* Pool references to the page beside the context's own */
+static long pfrag_test_users(struct kunit *test, netmem_ref netmem)
+{
+	struct pfrag_test *t = test->priv;
+	struct page_pool_ctx *ctx = per_cpu_ptr(t->pool->ctx,
+						raw_smp_processor_id());
+	long refs = atomic_long_read(netmem_get_pp_ref_count_ref(netmem));
+
+	if (ctx->frag_page == netmem_tx_pp_untag(netmem))
+		refs -= PP_BIAS_MAX - ctx->frag_users;
+
+	return refs;
+}
+
+static void pfrag_pool_contiguous(struct kunit *test)
+{
+	struct pfrag a, b, c;
+
+	pfrag_test_reserve(test, &a, 100);
+	pfrag_test_reserve(test, &b, 1);
+	pfrag_test_reserve(test, &c, 1000);
+	EXPECT_RANGE(test, a, 0, 100);
+	EXPECT_RANGE(test, b, 100, 1);
+	EXPECT_RANGE(test, c, 101, 1000);
+	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem && b.netmem == c.netmem);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 3);
+	pfrag_test_put(&a);
+	pfrag_test_put(&b);
+	pfrag_test_put(&c);
+}
+
+static void pfrag_pool_commit_part(struct kunit *test)
+{
+	struct pfrag a, b, c;
+
+	/* what was not used is used next */
+	pfrag_test_reserve(test, &a, 1000);
+	pfrag_pool_commit(&a, 10);
+	EXPECT_RANGE(test, a, 0, 10);
+	pfrag_test_reserve(test, &b, 1000);
+	EXPECT_RANGE(test, b, 10, 1000);
+
+	/* unless somebody has reserved behind it */
+	pfrag_test_reserve(test, &c, 5);
+	pfrag_pool_commit(&b, 1);
+	KUNIT_EXPECT_EQ(test, b.size, 1);
+	pfrag_pool_commit(&c, 5);
+	EXPECT_RANGE(test, c, 1010, 5);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 3);
+
+	/* nothing used: no reference left, the bytes are free */
+	pfrag_pool_commit(&c, 0);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 2);
+	pfrag_test_reserve(test, &c, 7);
+	EXPECT_RANGE(test, c, 1010, 7);
+
+	pfrag_test_put(&a);
+	pfrag_test_put(&b);
+	pfrag_test_put(&c);
+}
+
+static void pfrag_pool_extends(struct kunit *test)
+{
+	struct pfrag a, b, other;
+	skb_frag_t frag;
+
+	pfrag_test_reserve(test, &a, 100);
+	skb_frag_fill_netmem_desc(&frag, a.netmem, a.offset, a.size);
+
+	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 50));
+	EXPECT_RANGE(test, b, 100, 50);
+	KUNIT_EXPECT_TRUE(test, b.extends);
+	/* lives by the frag's reference */
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
+	pfrag_pool_commit(&b, 50);
+	skb_frag_size_add(&frag, 50);
+
+	/* a copy that failed: the bytes go back, the reference stays */
+	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 50));
+	pfrag_pool_commit(&b, 0);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
+
+	/* somebody else's bytes follow */
+	pfrag_test_reserve(test, &other, 10);
+	EXPECT_RANGE(test, other, 150, 10);
+	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 50));
+
+	/* to the end of the page and no further */
+	skb_frag_fill_netmem_desc(&frag, other.netmem, other.offset, other.size);
+	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 2 * TEST_SIZE));
+	EXPECT_RANGE(test, b, 160, TEST_SIZE - 160);
+	skb_frag_size_add(&frag, b.size);
+	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 1));
+
+	pfrag_test_put(&a);
+	pfrag_test_put(&other);
+}
+
+static void pfrag_pool_next_page(struct kunit *test)
+{
+	struct pfrag a, b, c;
+
+	pfrag_test_reserve(test, &a, TEST_SIZE + 1);
+	EXPECT_RANGE(test, a, 0, TEST_SIZE);
+	pfrag_test_reserve(test, &b, TEST_SIZE - PFRAG_POOL_MIN_ROOM + 1);
+	KUNIT_EXPECT_FALSE(test, a.netmem == b.netmem);
+	KUNIT_EXPECT_EQ(test, b.offset, 0);
+	/* too little room for a fragment */
+	pfrag_test_reserve(test, &c, 1);
+	KUNIT_EXPECT_FALSE(test, c.netmem == b.netmem);
+	KUNIT_EXPECT_EQ(test, c.offset, 0);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, b.netmem), 1);
+	pfrag_test_put(&a);
+	pfrag_test_put(&b);
+	pfrag_test_put(&c);
+}
+
+/* A page that nobody uses any more starts over; not while there are plain references
+ * to it, such as a pipe's.
+ */
+static void pfrag_pool_start_over(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct pfrag a, b;
+	struct page *page;
+
+	pfrag_test_reserve(test, &a, 100);
+	pfrag_test_put(&a);
+	pfrag_test_reserve(test, &b, 100);
+	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem);
+	EXPECT_RANGE(test, b, 0, 100);
+
+	page = netmem_to_page(b.netmem);
+	get_page(page);
+	pfrag_test_put(&b);
+	pfrag_test_reserve(test, &a, TEST_SIZE);
+	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem);
+	EXPECT_RANGE(test, a, 100, TEST_SIZE - 100);
+	pfrag_test_put(&a);
+
+	/* full, and still the pipe's: it leaves the pool */
+	pfrag_test_reserve(test, &a, 100);
+	KUNIT_EXPECT_FALSE(test, netmem_to_page(a.netmem) == page);
+	KUNIT_EXPECT_FALSE(test, page_pool_page_is_pp(page));
+	KUNIT_EXPECT_EQ(test, page_ref_count(page), 1);
+	KUNIT_EXPECT_EQ(test, page_pool_inflight(t->pool, true), 1);
+	put_page(page);
+	pfrag_test_put(&a);
+}
+
+/* A commit after the pool's end finds neither page nor context in use */
+static void pfrag_pool_commit_late(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct page_pool *pool = t->pool;
+	struct pfrag a, b;
+	skb_frag_t frag;
+
+	pfrag_test_reserve(test, &a, 100);
+	pfrag_test_reserve(test, &b, 100);
+	skb_frag_fill_netmem_desc(&frag, a.netmem, a.offset, a.size);
+
+	page_pool_destroy(pool);
+	t->pool = NULL;
+	KUNIT_EXPECT_EQ(test, pfrag_pool_reserve(pool, &a, 1), -ENOMEM);
+	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 1));
+	pfrag_pool_commit(&b, 50);
+	pfrag_pool_commit(&b, 0);
+	KUNIT_EXPECT_FALSE(test, completion_done(&t->ended));
+	put_netmem(skb_frag_netmem(&frag));
+	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&t->ended, 10 * HZ), 0);
+}
+
+static void pfrag_pool_limit(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct pfrag r[16], one;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(r); i++)
+		pfrag_test_reserve(test, &r[i], TEST_SIZE);
+	KUNIT_EXPECT_EQ(test, pfrag_pool_reserve(t->pool, &one, 1), -ENOBUFS);
+	for (i = 0; i < ARRAY_SIZE(r); i++)
+		pfrag_test_put(&r[i]);
+}
+
+/* The tag */
+
+static struct sk_buff *pfrag_test_skb(struct kunit *test, u32 a_size, u32 b_size)
+{
+	struct sk_buff *skb = alloc_skb(256, GFP_KERNEL);
+	u32 size[] = { a_size, b_size };
+	struct pfrag r, gap;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, skb);
+	skb_reserve(skb, 128);
+	for (i = 0; i < ARRAY_SIZE(size); i++) {
+		pfrag_test_reserve(test, &r, size[i]);
+		memset(netmem_address(r.netmem) + r.offset, 'a' + i, size[i]);
+		skb_fill_netmem_desc(skb, i, r.netmem, r.offset, size[i]);
+		skb_len_add(skb, size[i]);
+		/* not contiguous */
+		pfrag_test_reserve(test, &gap, 1);
+		pfrag_test_put(&gap);
+	}
+
+	return skb;
+}
+
+static netmem_ref pfrag_test_netmem(struct sk_buff *skb)
+{
+	return skb_frag_netmem(&skb_shinfo(skb)->frags[0]);
+}
+
+static void netmem_tag_helpers(struct kunit *test)
+{
+	struct pfrag r;
+	struct page *page;
+	skb_frag_t frag;
+
+	pfrag_test_reserve(test, &r, 100);
+	skb_frag_fill_netmem_desc(&frag, r.netmem, 10, 90);
+	page = netmem_to_page(r.netmem);
+
+	KUNIT_EXPECT_TRUE(test, netmem_is_tx_pp(r.netmem));
+	KUNIT_EXPECT_FALSE(test, netmem_is_tx_pp(page_to_netmem(page)));
+	KUNIT_EXPECT_FALSE(test, netmem_is_net_iov(r.netmem));
+	KUNIT_EXPECT_EQ(test, (unsigned long)page & NETMEM_KIND_MASK, 0);
+	KUNIT_EXPECT_TRUE(test, netmem_tx_pp_untag(r.netmem) ==
+				page_to_netmem(page));
+	KUNIT_EXPECT_PTR_EQ(test, skb_frag_page(&frag), page);
+	KUNIT_EXPECT_PTR_EQ(test, skb_frag_address(&frag),
+			    page_address(page) + 10);
+	KUNIT_EXPECT_PTR_EQ(test, netmem_address(r.netmem), page_address(page));
+	KUNIT_EXPECT_TRUE(test, netmem_compound_head(r.netmem) ==
+				page_to_netmem(page));
+	KUNIT_EXPECT_PTR_EQ(test, netmem_get_pp(r.netmem),
+			    netmem_get_pp(page_to_netmem(page)));
+	KUNIT_EXPECT_EQ(test, netmem_get_dma_addr(r.netmem),
+			netmem_get_dma_addr(page_to_netmem(page)));
+	KUNIT_EXPECT_EQ(test, netmem_ref_count(r.netmem), 1);
+	KUNIT_EXPECT_FALSE(test, netmem_is_pfmemalloc(r.netmem));
+
+	/* counts in the pool, whatever the skb says of recycling */
+	__skb_frag_ref(&frag);
+	__skb_frag_ref(&frag);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, r.netmem), 3);
+	__skb_frag_unref(&frag, true);
+	__skb_frag_unref(&frag, false);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, r.netmem), 1);
+	KUNIT_EXPECT_EQ(test, page_ref_count(page), 1);
+	put_netmem(r.netmem);
+}
+
+static void netmem_tag_copies(struct kunit *test)
+{
+	struct sk_buff *skb = pfrag_test_skb(test, 1000, 2000), *copy;
+	netmem_ref netmem = pfrag_test_netmem(skb);
+
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+
+	copy = skb_clone(skb, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+	KUNIT_EXPECT_EQ(test, pskb_expand_head(copy, 0, 0, GFP_KERNEL), 0);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_netmem(copy) == netmem);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 4);
+	kfree_skb(copy);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+
+	copy = pskb_copy(skb, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_netmem(copy) == netmem);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 4);
+	KUNIT_EXPECT_EQ(test, pskb_trim(copy, 500), 0);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 3);
+	kfree_skb(copy);
+
+	/* a linear copy has none of it */
+	copy = skb_copy(skb, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+	KUNIT_EXPECT_EQ(test, copy->data[999], 'a');
+	KUNIT_EXPECT_EQ(test, copy->data[1000], 'b');
+	kfree_skb(copy);
+
+	KUNIT_EXPECT_TRUE(test, __pskb_pull_tail(skb, 1000));
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 1);
+	KUNIT_EXPECT_EQ(test, page_ref_count(netmem_to_page(netmem)), 1);
+	get_netmem(netmem);
+	kfree_skb(skb);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 1);
+	put_netmem(netmem);
+}
+
+static void netmem_tag_split_shift(struct kunit *test)
+{
+	struct sk_buff *skb = pfrag_test_skb(test, 1000, 2000);
+	struct sk_buff *tail = alloc_skb(256, GFP_KERNEL);
+	netmem_ref netmem = pfrag_test_netmem(skb);
+
+	KUNIT_ASSERT_NOT_NULL(test, tail);
+	/* in the middle of a frag: both parts hold a reference */
+	skb_split(skb, tail, 1500);
+	KUNIT_EXPECT_EQ(test, skb->len, 1500);
+	KUNIT_EXPECT_EQ(test, tail->len, 1500);
+	KUNIT_EXPECT_TRUE(test, netmem_is_tx_pp(pfrag_test_netmem(tail)));
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 3);
+
+	/* contiguous: merges, one reference goes */
+	KUNIT_EXPECT_EQ(test, skb_shift(skb, tail, 1500), 1500);
+	KUNIT_EXPECT_EQ(test, skb_shinfo(skb)->nr_frags, 2);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+	kfree_skb(tail);
+	get_netmem(netmem);
+	kfree_skb(skb);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 1);
+	put_netmem(netmem);
+}
+
+/* One page, both kinds of reference, as after splice: each drops its own */
+static void netmem_tag_mixed(struct kunit *test)
+{
+	struct sk_buff *skb = pfrag_test_skb(test, 1000, 1000);
+	netmem_ref netmem = pfrag_test_netmem(skb);
+	struct page *page = netmem_to_page(netmem);
+	skb_frag_t *frag = &skb_shinfo(skb)->frags[0];
+	int off = skb_frag_off(frag) + skb_frag_size(frag);
+
+	get_page(page);
+	skb_fill_page_desc(skb, 2, page, off, 1);
+	skb_len_add(skb, 1);
+	KUNIT_EXPECT_FALSE(test, skb_can_coalesce(skb, 1, page, off));
+	KUNIT_EXPECT_TRUE(test, skb_can_coalesce_netmem(skb, 1, netmem, off));
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 2);
+	KUNIT_EXPECT_EQ(test, page_ref_count(page), 2);
+
+	get_netmem(netmem);
+	get_page(page);
+	kfree_skb(skb);
+	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 1);
+	KUNIT_EXPECT_EQ(test, page_ref_count(page), 2);
+	put_page(page);
+	put_netmem(netmem);
+}
+
+static void netmem_tag_irq_freeable(struct kunit *test)
+{
+	struct sk_buff *skb = pfrag_test_skb(test, 10, 10);
+
+	KUNIT_EXPECT_FALSE(test, skb_irq_freeable(skb));
+	KUNIT_EXPECT_EQ(test, __skb_linearize(skb), 0);
+	KUNIT_EXPECT_TRUE(test, skb_irq_freeable(skb));
+	kfree_skb(skb);
+}
+
+/* Mapped once, and for one device only, while the pool lives */
+static void netmem_tag_premapped(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct {
+		DEFINE_DMA_UNMAP_ADDR(dma);
+	} buf;
+	netmem_ref netmem;
+	dma_addr_t dma;
+	skb_frag_t frag;
+	struct pfrag r;
+
+	pfrag_test_reserve(test, &r, 1000);
+	pfrag_test_put(&r);
+	pfrag_test_reserve(test, &r, 10);
+	netmem = r.netmem;
+	pfrag_test_reserve(test, &r, 1000);
+	skb_frag_fill_netmem_desc(&frag, r.netmem, r.offset, r.size);
+	KUNIT_ASSERT_EQ(test, r.offset, 10);
+
+	KUNIT_EXPECT_TRUE(test, netmem_premapped(netmem, t->dev));
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, t->other));
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, NULL));
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem_tx_pp_untag(netmem),
+						  t->dev));
+
+	dma = skb_frag_dma_map(t->dev, &frag, 100);
+	KUNIT_EXPECT_EQ(test, dma, page_pool_get_dma_addr_netmem(netmem) + 110);
+	netmem_dma_unmap_addr_set(skb_frag_netmem(&frag), t->dev, &buf, dma, dma);
+	KUNIT_EXPECT_EQ(test, (dma_addr_t)dma_unmap_addr(&buf, dma), 0);
+
+	dma = skb_frag_dma_map(t->other, &frag);
+	KUNIT_ASSERT_FALSE(test, dma_mapping_error(t->other, dma));
+	netmem_dma_unmap_addr_set(skb_frag_netmem(&frag), t->other, &buf, dma,
+				  dma);
+	KUNIT_EXPECT_EQ(test, (dma_addr_t)dma_unmap_addr(&buf, dma), dma);
+	netmem_dma_unmap_page_attrs(t->other, dma_unmap_addr(&buf, dma), 1000,
+				    DMA_TO_DEVICE, 0);
+
+	/* the order of page_pool_tx_release() */
+	WRITE_ONCE(t->pool->premap_dev, NULL);
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, t->dev));
+	page_pool_destroy(t->pool);
+	t->pool = NULL;
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, t->dev));
+	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, NULL));
+	put_netmem(netmem);
+	put_netmem(skb_frag_netmem(&frag));
+	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&t->ended, 10 * HZ), 0);
+}
+
+static int pfrag_test_init(struct kunit *test)
+{
+	struct page_pool_params params = {
+		.order		= TEST_ORDER,
+		.nid		= NUMA_NO_NODE,
+		.flags		= PP_FLAG_ALLOC_CTX | PP_FLAG_DMA_MAP |
+				  PP_FLAG_DMA_SYNC_DEV,
+		.dma_dir	= DMA_TO_DEVICE,
+		.max_len	= TEST_SIZE,
+		.ctx_max_bytes	= 16 * TEST_SIZE,
+	};
+	struct pfrag_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	int err;
+
+	if (!t)
+		return -ENOMEM;
+	init_completion(&t->ended);
+	t->dev = kunit_device_register(test, "pfrag_pool_test");
+	if (IS_ERR(t->dev))
+		return PTR_ERR(t->dev);
+	t->other = kunit_device_register(test, "pfrag_pool_test_other");
+	if (IS_ERR(t->other))
+		return PTR_ERR(t->other);
+	err = dma_coerce_mask_and_coherent(t->dev, DMA_BIT_MASK(64)) ?:
+	      dma_coerce_mask_and_coherent(t->other, DMA_BIT_MASK(64));
+	if (err)
+		return err;
+
+	params.dev = t->dev;
+	t->pool = page_pool_create(&params);
+	if (IS_ERR(t->pool))
+		return PTR_ERR(t->pool);
+	t->pool->premap_dev = t->dev;
+	t->pool->disconnect = pfrag_test_ended;
+
+	test->priv = t;
+	current_test = t;
+	/* contexts are per CPU, the tests count what one of them does */
+	migrate_disable();
+
+	return 0;
+}
+
+static void pfrag_test_exit(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+
+	if (!t)
+		return;
+	migrate_enable();
+	if (!t->pool)
+		return;
+
+	page_pool_destroy(t->pool);
+	/* not a page may have been lost */
+	KUNIT_EXPECT_NE_MSG(test, wait_for_completion_timeout(&t->ended, 10 * HZ),
+			    0, "the pool did not end: a reference leaked");
+}
+
+static struct kunit_case pfrag_test_cases[] = {
+	KUNIT_CASE(pfrag_pool_contiguous),
+	KUNIT_CASE(pfrag_pool_commit_part),
+	KUNIT_CASE(pfrag_pool_extends),
+	KUNIT_CASE(pfrag_pool_next_page),
+	KUNIT_CASE(pfrag_pool_start_over),
+	KUNIT_CASE(pfrag_pool_commit_late),
+	KUNIT_CASE(pfrag_pool_limit),
+	KUNIT_CASE(netmem_tag_helpers),
+	KUNIT_CASE(netmem_tag_copies),
+	KUNIT_CASE(netmem_tag_split_shift),
+	KUNIT_CASE(netmem_tag_mixed),
+	KUNIT_CASE(netmem_tag_irq_freeable),
+	KUNIT_CASE(netmem_tag_premapped),
+	{}
+};
+
+static struct kunit_suite pfrag_test_suite = {
+	.name = "pfrag-pool",
+	.init = pfrag_test_init,
+	.exit = pfrag_test_exit,
+	.test_cases = pfrag_test_cases,
+};
+kunit_test_suite(pfrag_test_suite);
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+MODULE_DESCRIPTION("KUnit tests for pfrag_pool");
+MODULE_LICENSE("GPL");
