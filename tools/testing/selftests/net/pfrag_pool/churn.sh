@@ -53,7 +53,7 @@ channels()
 	[ -z "$max" ] && max=$(TX ethtool -l pftx |
 		awk '/Combined:/ { print $2; exit }')
 	if [ "${max:-0}" -lt 2 ]; then
-		ret_set_ksft_status $ksft_skip "the device has one queue only"
+		skip_case "the device has one queue only"
 		return
 	fi
 	flow_start
@@ -78,7 +78,7 @@ rings()
 
 	rx=$(ring_max RX) tx=$(ring_max TX)
 	[[ $rx =~ ^[0-9]+$ && $tx =~ ^[0-9]+$ ]]
-	check_err $? "ethtool -g" || return
+	must $? "ethtool -g" || return
 	flow_start
 	for i in 1 2 3; do
 		for d in 2 1; do
@@ -97,7 +97,7 @@ nsim_queue_reset()
 	file=/sys/kernel/debug/netdevsim/netdevsim$NSIM_TX_ID/ports/0
 	file+=/queue_reset
 	if [ ! -e "$file" ]; then
-		ret_set_ksft_status $ksft_skip "no debugfs"
+		skip_case "no debugfs"
 		return
 	fi
 	flow_start
@@ -116,12 +116,12 @@ xdp()
 
 	flow_start
 	for i in 1 2 3; do
-		TX ./pfrag_xdp pftx "$1" > "$TMP/xdp.log" 2>&1 &
+		ip netns exec "$TXNS" ./pfrag_xdp pftx "$1" > "$TMP/xdp.log" 2>&1 &
 		pid=$!
 		defer stop_process $pid
 		slowwait 20 grep -q . "$TMP/xdp.log"
 		if ! grep -q attached "$TMP/xdp.log"; then
-			ret_set_ksft_status $ksft_skip "$(cat "$TMP/xdp.log")"
+			skip_case "$(cat "$TMP/xdp.log")"
 			break
 		fi
 		# a queue that is bound to an AF_XDP socket receives nothing
@@ -249,7 +249,7 @@ nsim_module_gone()
 {
 	stuck_flow_start
 	modprobe -r netdevsim
-	check_err $? "netdevsim cannot be unloaded" || return
+	must $? "netdevsim cannot be unloaded" || return
 	sleep 2
 	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
 	stop_process "$RX_PID"
@@ -266,7 +266,7 @@ cpu_hotplug()
 	local file=/sys/devices/system/cpu/cpu1/online i
 
 	if [ ! -w $file ]; then
-		ret_set_ksft_status $ksft_skip "no CPU that can go offline"
+		skip_case "no CPU that can go offline"
 		return
 	fi
 	flow_start

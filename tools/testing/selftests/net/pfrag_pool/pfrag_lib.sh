@@ -65,7 +65,7 @@ require()
 	local cmd
 
 	[ "$(id -u)" -eq 0 ] || skip_all "these tests need root"
-	for cmd in ip tc ethtool jq nstat "$@"; do
+	for cmd in ip tc ethtool jq nstat ping; do
 		command -v "$cmd" > /dev/null ||
 			skip_all "$cmd is not installed"
 	done
@@ -142,7 +142,7 @@ hits()
 
 fallbacks()
 {
-	counter "$TXNS" '^TcpExtTCPPfragPoolFallback'
+	counter "$TXNS" '^TcpExtTCPPfragFallback'
 }
 
 pool_refused()
@@ -461,6 +461,20 @@ transfer()
 
 ##############################################################################
 # Cases
+
+# check_err, and tell whether to go on: must $? "what failed" || return
+must()
+{
+	local ret=$1
+
+	check_err "$@"
+	return "$ret"
+}
+
+skip_case()
+{
+	ret_set_ksft_status "$ksft_skip" "$*"
+}
 
 log_mark()
 {
