@@ -50,7 +50,13 @@ setting() {
 	sleep 0.2
 }
 
-# The pool's counters, as "nstat NAME VALUE" lines.
+# The pool's counters, as "nstat NAME VALUE" lines. Not by nstat, which rounds
+# and lets long names run into their values.
 pfrag_counters() {
-	nstat -asz 2>/dev/null | awk '/^TcpExtTCPPfragPool/ { print "nstat", $1, $2 }'
+	awk '$1 == "TcpExt:" {
+		if (!seen++) { split($0, name); next }
+		for (i = 2; i <= NF; i++)
+			if (name[i] ~ /^TCPPfragPool/)
+				print "nstat", "TcpExt" name[i], $i
+	}' /proc/net/netstat
 }
