@@ -12,12 +12,13 @@ struct sock;
 #define PFRAG_POOL_MIN_ROOM	32U
 
 /**
- * struct pfrag - a range of bytes of a TX page pool's page, reserved by one writer
+ * struct pfrag - a range of bytes of a TX page pool's page, reserved by one
+ * writer
  * @netmem:	the page, tagged
  * @offset:	first byte, from the start of the page
  * @size:	number of bytes
- * @extends:	the range continues a fragment, and lives by that one's reference;
- *		otherwise it has a pool reference of its own
+ * @extends:	the range continues a fragment, and lives by that one's
+ *		reference; otherwise it has a pool reference of its own
  *
  * Belongs to the writer, who copies to it with no lock held, and may sleep.
  */
@@ -66,11 +67,11 @@ static inline void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
  * @used:	number of bytes from its start that the caller keeps
  *
  * What is not used goes back if nobody has reserved behind it meanwhile. With
- * @used 0 the range's own reference is dropped, and @pfrag is void. Otherwise the
- * reference is the caller's, to be put into a frag: @netmem as it is.
+ * @used 0 the range's own reference is dropped, and @pfrag is void. Otherwise
+ * the reference is the caller's, to be put into a frag: @netmem as it is.
  *
- * Context: Any with interrupts enabled, also long after the reservation, on another
- *	    CPU, and when the pool has been destroyed.
+ * Context: Any with interrupts enabled, also long after the reservation, on
+ *	    another CPU, and when the pool has been destroyed.
  */
 static inline void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
 {

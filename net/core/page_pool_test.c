@@ -27,8 +27,13 @@ static void pool_test_ended(void *pool)
 	complete(&current_test->ended);
 }
 
-static struct page_pool *pool_test_create(struct kunit *test, unsigned int order,
-					  struct device *dev)
+static bool pool_test_wait(struct pool_test *t)
+{
+	return wait_for_completion_timeout(&t->ended, 10 * HZ);
+}
+
+static struct page_pool *
+pool_test_create(struct kunit *test, unsigned int order, struct device *dev)
 {
 	struct page_pool_params params = {
 		.order		= order,
@@ -59,8 +64,7 @@ static void pool_test_destroy(struct kunit *test)
 
 	page_pool_destroy(t->pool);
 	t->pool = NULL;
-	KUNIT_EXPECT_NE_MSG(test, wait_for_completion_timeout(&t->ended, 10 * HZ),
-			    0, "the pool did not end");
+	KUNIT_EXPECT_TRUE_MSG(test, pool_test_wait(t), "the pool did not end");
 }
 
 static netmem_ref pool_test_alloc(struct page_pool *pool)
@@ -74,8 +78,8 @@ static netmem_ref pool_test_alloc(struct page_pool *pool)
 	return netmem;
 }
 
-/* Pages come back to the context that frees them and are allocated again, counted
- * once.
+/* Pages come back to the context that frees them and are allocated again,
+ * counted once.
  */
 static void page_pool_ctx_recycle(struct kunit *test)
 {
@@ -86,7 +90,7 @@ static void page_pool_ctx_recycle(struct kunit *test)
 	migrate_disable();
 	for (i = 0; i < nr; i++) {
 		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
 		KUNIT_EXPECT_EQ(test, compound_order(netmem_to_page(netmem[i])),
 				3);
 	}
@@ -119,7 +123,7 @@ static void page_pool_ctx_spill(struct kunit *test)
 	migrate_disable();
 	for (i = 0; i < nr; i++) {
 		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
 	}
 	for (i = 0; i < nr; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
@@ -128,7 +132,7 @@ static void page_pool_ctx_spill(struct kunit *test)
 
 	for (i = 0; i < nr; i++) {
 		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
 	}
 	migrate_enable();
 	KUNIT_EXPECT_EQ(test, page_pool_inflight(pool, true), nr);
@@ -147,7 +151,7 @@ static void page_pool_ctx_limit(struct kunit *test)
 
 	for (i = 0; i < TEST_PAGES; i++) {
 		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
 	}
 	KUNIT_EXPECT_EQ(test, (__force unsigned long)pool_test_alloc(pool), 0);
 
@@ -160,7 +164,8 @@ static void page_pool_ctx_limit(struct kunit *test)
 	pool_test_destroy(test);
 }
 
-/* A page somebody else refers to leaves the pool when its pool reference goes */
+/* A page somebody else refers to leaves the pool when its pool reference goes
+ */
 static void page_pool_ctx_foreign_ref(struct kunit *test)
 {
 	struct page_pool *pool = pool_test_create(test, 3, NULL);
@@ -189,13 +194,14 @@ static void page_pool_ctx_trim_idle(struct kunit *test)
 
 	for (i = 0; i < TEST_PAGES; i++) {
 		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
 	}
 	for (i = 0; i < TEST_PAGES; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
 	KUNIT_EXPECT_EQ(test, page_pool_ctx_cached(pool), TEST_PAGES);
 
-	/* has allocated since the last time, and wanted more than the ring had */
+	/* has allocated since the last time, and wanted more than the ring had
+	 */
 	page_pool_ctx_trim(pool);
 	KUNIT_EXPECT_EQ(test, page_pool_ctx_cached(pool), TEST_PAGES);
 	/* idle */
@@ -213,8 +219,9 @@ static void page_pool_ctx_trim_idle(struct kunit *test)
 	pool_test_destroy(test);
 }
 
-/* Pages in flight keep a destroyed pool, unmapped; the last one ends it. By all
- * ways: a context, the generic one that goes to the ring, with a foreign reference.
+/* Pages in flight keep a destroyed pool, unmapped; the last one ends it. By
+ * all ways: a context, the generic one that goes to the ring, with a foreign
+ * reference.
  */
 static void page_pool_ctx_late_free(struct kunit *test)
 {
@@ -244,8 +251,8 @@ static void page_pool_ctx_late_free(struct kunit *test)
 	get_page(page);
 	page_pool_ctx_put_netmem(c);
 	t->pool = NULL;
-	KUNIT_EXPECT_NE_MSG(test, wait_for_completion_timeout(&t->ended, 10 * HZ),
-			    0, "the last page did not end the pool");
+	KUNIT_EXPECT_TRUE_MSG(test, pool_test_wait(t),
+			      "the last page did not end the pool");
 	put_page(page);
 }
 
@@ -275,7 +282,7 @@ static void page_pool_ctx_stats(struct kunit *test)
 	for (round = 0; round < 2; round++) {
 		for (i = 0; i < ARRAY_SIZE(netmem); i++) {
 			netmem[i] = pool_test_alloc(pool);
-			KUNIT_ASSERT_NE(test, (__force unsigned long)netmem[i], 0);
+			KUNIT_ASSERT_TRUE(test, netmem[i]);
 		}
 		for (i = 0; i < ARRAY_SIZE(netmem); i++)
 			page_pool_ctx_put_netmem(netmem[i]);
@@ -293,8 +300,8 @@ static void page_pool_ctx_stats(struct kunit *test)
 #endif
 }
 
-/* A NAPI consumer and contexts on one pool: no page may be handed out twice, and
- * the pool must never seem to have fewer pages than none.
+/* A NAPI consumer and contexts on one pool: no page may be handed out twice,
+ * and the pool must never seem to have fewer pages than none.
  */
 struct pool_stress {
 	struct page_pool *pool;
@@ -316,6 +323,7 @@ static void pool_stress_leave(netmem_ref netmem)
 {
 	unsigned long *owner = page_address(netmem_to_page(netmem));
 
+	/* before it can be taken again */
 	smp_store_release(owner, 0);
 }
 
@@ -349,14 +357,14 @@ static int pool_stress_ctx(void *arg)
 static int pool_stress_napi(void *arg)
 {
 	netmem_ref netmem[TEST_PAGES / 2];
+	gfp_t gfp = TEST_GFP | __GFP_ZERO;
 	struct pool_stress *s = arg;
 	int i, nr;
 
 	while (!kthread_should_stop()) {
 		local_bh_disable();
 		for (nr = 0; nr < ARRAY_SIZE(netmem); nr++) {
-			netmem[nr] = page_pool_alloc_netmems(s->pool,
-							     TEST_GFP | __GFP_ZERO);
+			netmem[nr] = page_pool_alloc_netmems(s->pool, gfp);
 			if (!netmem[nr])
 				break;
 			pool_stress_take(s, netmem[nr]);
@@ -449,7 +457,8 @@ static void pool_test_exit(struct kunit *test)
 {
 	struct pool_test *t = test->priv;
 
-	/* after a failed assertion, with pages out: let the work finish first */
+	/* after a failed assertion, with pages out: let the work finish first
+	 */
 	if (t && t->pool) {
 		t->pool->disconnect = NULL;
 		page_pool_destroy(t->pool);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * TX page pools: one for each device that does DMA for opted-in network devices.
+ * TX page pools: one for each device that does DMA for opted-in network
+ * devices.
  *
- * The pool belongs to the device (struct device) that the DMA API is called with,
- * not to a netdev or a queue: netdevs are renamed, moved, closed, get other rings
- * and queues, and several may share a device, but what has been mapped stays valid
- * exactly as long as the device has a driver. So the pool is a managed resource
- * (devres) of that device: it is released after the driver's remove(), when no
- * netdev of the device exists any more and hence no ring that points to a page.
+ * The pool belongs to the device (struct device) that the DMA API is called
+ * with, not to a netdev or a queue: netdevs are renamed, moved, closed, get
+ * other rings and queues, and several may share a device, but what has been
+ * mapped stays valid exactly as long as the device has a driver. So the pool
+ * is a managed resource (devres) of that device: it is released after the
+ * driver's remove(), when no netdev of the device exists any more and hence no
+ * ring that points to a page.
  *
- * Locking, outermost first: the device's lock, RTNL, net_rwsem, page_pools_lock.
+ * Locking, outermost first: the device's lock, RTNL, net_rwsem,
+ * page_pools_lock.
  */
 
 #include <linux/device.h>
@@ -37,9 +40,10 @@
 
 /* A pool may hold a sixteenth of the memory, and a GiB at the most */
 #define PAGE_POOL_TX_MEM_SHIFT	4
-#define PAGE_POOL_TX_MAX_BYTES	SZ_1G
+#define PAGE_POOL_TX_MAX_PAGES	((unsigned long)SZ_1G >> PAGE_SHIFT)
 
-/* Pages that no context holds wait in the ptr_ring; what does not fit is freed */
+/* Pages that no context holds wait in the ptr_ring; what does not fit is freed
+ */
 #define PAGE_POOL_TX_RING	4096
 
 #define PAGE_POOL_TX_TRIM	(2 * HZ)
@@ -60,7 +64,9 @@ static DEFINE_MUTEX(page_pool_tx_lock);
 DEFINE_STATIC_KEY_FALSE(page_pool_tx_key);
 EXPORT_SYMBOL_GPL(page_pool_tx_key);
 
-/* Counts the NAPIs that have a pool of their own, see page_pool_register_napi() */
+/* Counts the NAPIs that have a pool of their own, see
+ * page_pool_register_napi()
+ */
 DEFINE_STATIC_KEY_FALSE(page_pool_napi_key);
 
 static void page_pool_tx_work_fn(struct work_struct *work);
@@ -94,7 +100,8 @@ static void page_pool_tx_release(struct device *dma_dev, void *res)
 		for_each_netdev(net, dev) {
 			if (rcu_access_pointer(dev->tx_pp) != tx->pool)
 				continue;
-			netdev_WARN(dev, "registered after its driver's remove(), cannot have a TX page pool\n");
+			netdev_WARN(dev,
+				    "registered after remove() of its driver\n");
 			RCU_INIT_POINTER(dev->tx_pp, NULL);
 		}
 	}
@@ -108,7 +115,8 @@ static void page_pool_tx_release(struct device *dma_dev, void *res)
 	cancel_delayed_work_sync(&tx->trim);
 
 	/* From here on the pages in flight are ordinary memory: netdevs that
-	 * transmit them map them. Then wait for those who found the pool before.
+	 * transmit them map them. Then wait for those who found the pool
+	 * before.
 	 */
 	WRITE_ONCE(tx->pool->premap_dev, NULL);
 	synchronize_net();
@@ -116,9 +124,9 @@ static void page_pool_tx_release(struct device *dma_dev, void *res)
 	page_pool_destroy(tx->pool);
 }
 
-/* A permanent mapping must be one: no bounce buffer (it would hold the pages of a
- * bounded aperture for good, and miss what is written later), and no device from
- * which memory is to be hidden page by page.
+/* A permanent mapping must be one: no bounce buffer (it would hold the pages
+ * of a bounded aperture for good, and miss what is written later), and no
+ * device from which memory is to be hidden page by page.
  *
  * Return: NULL if @dma_dev may have a pool, else why not.
  */
@@ -140,9 +148,10 @@ static struct page_pool_tx *page_pool_tx_create(struct device *dma_dev,
 						struct net_device *dev)
 {
 	unsigned long bytes = PAGE_SIZE << PAGE_POOL_TX_ORDER;
-	unsigned long max_bytes = min(totalram_pages() >> PAGE_POOL_TX_MEM_SHIFT,
-				      (unsigned long)PAGE_POOL_TX_MAX_BYTES >>
-				      PAGE_SHIFT) << PAGE_SHIFT;
+	unsigned long max_pages = min(totalram_pages() >>
+				      PAGE_POOL_TX_MEM_SHIFT,
+				      PAGE_POOL_TX_MAX_PAGES);
+	unsigned long max_bytes = max_pages << PAGE_SHIFT;
 	struct page_pool_params params = {
 		.order		= PAGE_POOL_TX_ORDER,
 		.pool_size	= min(max_bytes / bytes,
@@ -198,7 +207,8 @@ static void page_pool_tx_attach(struct device *dma_dev)
 	struct net *net;
 
 	device_lock(dma_dev);
-	/* Unbound: remove() is over, what is added now would never be released */
+	/* Unbound: remove() is over, what is added now would never be released
+	 */
 	if (!device_is_bound(dma_dev))
 		goto unlock_device;
 
@@ -231,9 +241,9 @@ unlock_device:
 	device_unlock(dma_dev);
 }
 
-/* The next device with a netdev that is up and waits for its pool. No netdev is
- * held: a device's lock is taken next, and who holds that may be waiting for the
- * netdev's last reference.
+/* The next device with a netdev that is up and waits for its pool. No netdev
+ * is held: a device's lock is taken next, and who holds that may be waiting
+ * for the netdev's last reference.
  */
 static struct device *page_pool_tx_next(struct device *prev)
 {
@@ -283,8 +293,8 @@ static void page_pool_tx_work_fn(struct work_struct *work)
  * page_pool_tx_enable() - let TX page pools be allocated from, or not
  * @enable:	the setting of the first network namespace
  *
- * The pools are made by a work item, those that exist stay: they empty themselves
- * when they are no longer used.
+ * The pools are made by a work item, those that exist stay: they empty
+ * themselves when they are no longer used.
  *
  * Context: Process context. Callers exclude each other.
  */
@@ -308,18 +318,19 @@ void page_pool_tx_enable(bool enable)
 }
 
 /**
- * netif_enable_tx_page_pool() - a driver's word that it transmits premapped pages
+ * netif_enable_tx_page_pool() - a driver's word that it transmits premapped
+ * pages
  * @dev:	network device, not registered yet
- * @dma_dev:	the device that the driver passes to the DMA API for all of @dev's
- *		transmit queues. One without a DMA mask gets a pool without DMA
- *		mappings.
+ * @dma_dev:	the device that the driver passes to the DMA API for all of
+ *		@dev's transmit queues. One without a DMA mask gets a pool
+ *		without DMA mappings.
  *
  * By this the driver promises that wherever it maps a frag of @dev for
  * transmission, and for any other netdev that does DMA by @dma_dev, it asks
- * netmem_premapped() once (skb_frag_dma_map() does), and that it unmaps by what it
- * stored then. @dma_dev must have a driver while @dev exists, and that driver's
- * remove() must unregister @dev, so devm_register_netdev() on @dma_dev is not for
- * such drivers.
+ * netmem_premapped() once (skb_frag_dma_map() does), and that it unmaps by
+ * what it stored then. @dma_dev must have a driver while @dev exists, and that
+ * driver's remove() must unregister @dev, so devm_register_netdev() on
+ * @dma_dev is not for such drivers.
  *
  * Context: Before register_netdevice().
  */
@@ -335,14 +346,15 @@ EXPORT_SYMBOL_GPL(netif_enable_tx_page_pool);
  * page_pool_tx_alloc() - a premapped page for a driver's own use
  * @dev:	network device that has called netif_enable_tx_page_pool()
  *
- * For what a driver transmits besides frags, such as headers that it copies. The
- * page, of page_size() bytes, is mapped DMA_TO_DEVICE, and belongs to the caller
- * until page_pool_ctx_put_netmem(), no later than its remove(). Whatever is written
- * to it has to be synced for the device where that is needed.
+ * For what a driver transmits besides frags, such as headers that it copies.
+ * The page, of page_size() bytes, is mapped DMA_TO_DEVICE, and belongs to the
+ * caller until page_pool_ctx_put_netmem(), no later than its remove().
+ * Whatever is written to it has to be synced for the device where that is
+ * needed.
  *
  * Context: Bottom halves disabled, interrupts enabled.
- * Return: the page, not tagged; 0 when there is no pool, no memory, or the setting
- *	   is off.
+ * Return: the page, not tagged; 0 when there is no pool, no memory, or the
+ *	   setting is off.
  */
 netmem_ref page_pool_tx_alloc(struct net_device *dev)
 {
@@ -368,13 +380,13 @@ EXPORT_SYMBOL_GPL(page_pool_tx_alloc);
  * @napi:	NAPI instance
  *
  * Sockets that receive by @napi, and send by its netdev, take their pages from
- * @pool instead of the device's pool. The caller promises that @pool lives until
- * page_pool_unregister_napi() and a grace period have passed, and that it stays
- * mapped, for the device it was created with, as long as the netdev's rings may
- * point to its pages.
+ * @pool instead of the device's pool. The caller promises that @pool lives
+ * until page_pool_unregister_napi() and a grace period have passed, and that
+ * it stays mapped, for the device it was created with, as long as the netdev's
+ * rings may point to its pages.
  *
- * Context: Process context, after netif_napi_add(). The caller serialises it with
- *	    page_pool_unregister_napi() and netif_napi_del() of @napi.
+ * Context: Process context, after netif_napi_add(). The caller serialises it
+ *	    with page_pool_unregister_napi() and netif_napi_del() of @napi.
  */
 void page_pool_register_napi(struct page_pool *pool, struct napi_struct *napi)
 {
@@ -407,12 +419,13 @@ EXPORT_SYMBOL_GPL(page_pool_unregister_napi);
  * @napi_id:	NAPI id, as in sk_napi_id
  * @dev:	netdev by which one wants to send
  *
- * An id outlives its NAPI, and is no proof of the way back: a pool is found only if
- * the NAPI's netdev is @dev, or a port of @dev.
+ * An id outlives its NAPI, and is no proof of the way back: a pool is found
+ * only if the NAPI's netdev is @dev, or a port of @dev.
  *
- * Context: RCU read side, within which the pool may be used. Takes no reference.
- * Return: the pool registered with the NAPI, else that of the NAPI's netdev, else
- *	   NULL.
+ * Context: RCU read side, within which the pool may be used. Takes no
+ *	    reference.
+ * Return: the pool registered with the NAPI, else that of the NAPI's netdev,
+ *	   else NULL.
  */
 struct page_pool *page_pool_get_by_napi_id(unsigned int napi_id,
 					   const struct net_device *dev)
@@ -464,8 +477,8 @@ static unsigned long page_pool_tx_scan(struct shrinker *shrinker,
 	return freed ?: SHRINK_STOP;
 }
 
-/* The pool shows up in netlink with one of its netdevs. That one goes: list it with
- * another one of the device, else with the loopback that never goes.
+/* The pool shows up in netlink with one of its netdevs. That one goes: list it
+ * with another one of the device, else with the loopback that never goes.
  */
 static void page_pool_tx_relist(struct net_device *gone, struct page_pool *pool)
 {
@@ -519,7 +532,9 @@ static int page_pool_tx_netdev_event(struct notifier_block *nb,
 
 static struct notifier_block page_pool_tx_netdev_nb = {
 	.notifier_call	= page_pool_tx_netdev_event,
-	/* before page_pool_user.c gives all pools of the netdev to its loopback */
+	/* before page_pool_user.c gives all pools of the netdev to its
+	 * loopback
+	 */
 	.priority	= 1,
 };
 

@@ -2,14 +2,15 @@
 /*
  * pfrag_pool: fragments for transmission, from the pages of TX page pools.
  *
- * Like page_frag, with two differences. The current page belongs to a CPU and a
- * pool (it is part of the page pool's context of that CPU), not to a socket or a
- * task. And a writer copies from user memory, which may fault and sleep, with no
- * lock held; so he reserves a range of his own first, and commits it after.
+ * Like page_frag, with two differences. The current page belongs to a CPU and
+ * a pool (it is part of the page pool's context of that CPU), not to a socket
+ * or a task. And a writer copies from user memory, which may fault and sleep,
+ * with no lock held; so he reserves a range of his own first, and commits it
+ * after.
  *
- * References to the current page are taken in advance, as page_pool's own fragment
- * API does: its pp_ref_count is BIAS_MAX less what has been dropped, frag_users
- * counts what has been handed out.
+ * References to the current page are taken in advance, as page_pool's own
+ * fragment API does: its pp_ref_count is BIAS_MAX less what has been dropped,
+ * frag_users counts what has been handed out.
  */
 
 #include <linux/if_vlan.h>
@@ -19,10 +20,13 @@
 #include <net/page_pool/helpers.h>
 #include <net/pfrag_pool.h>
 #include <net/sock.h>
+#include <net/xfrm.h>
 
 #include "page_pool_priv.h"
 
-/* The socket's packets come in by this NAPI: probably they leave by its device, too */
+/* The socket's packets come in by this NAPI: probably they leave by its
+ * device, too
+ */
 static struct page_pool *pfrag_pool_get_by_napi(const struct sock *sk,
 						const struct net_device *dev)
 {
@@ -66,15 +70,15 @@ static struct page_pool *pfrag_pool_get_lower(struct net_device *dev,
  * pfrag_pool_get() - the TX page pool that suits a socket
  * @sk:		connected socket
  *
- * Looks for the pool of the device by which the cached route leaves, through VLANs,
- * bonds and bridges as far as can be told. A wrong guess is no error: whether a
- * frag is premapped is decided when it is mapped.
+ * Looks for the pool of the device by which the cached route leaves, through
+ * VLANs, bonds and bridges as far as can be told. A wrong guess is no error:
+ * whether a frag is premapped is decided when it is mapped.
  *
- * What the CPU encrypts below TCP gets no pool: the device is not to read the plain
- * text, and maps the cipher text anyway.
+ * What the CPU encrypts below TCP gets no pool: the device is not to read the
+ * plain text, and maps the cipher text anyway.
  *
- * Context: Socket owned by the caller, RCU read side, within which the pool may be
- *	    used.
+ * Context: Socket owned by the caller, RCU read side, within which the pool
+ *	    may be used.
  * Return: the pool, or NULL.
  */
 struct page_pool *pfrag_pool_get(const struct sock *sk)
@@ -124,13 +128,13 @@ static bool pfrag_pool_page_unused(const struct page_pool_ctx *ctx)
  * @pfrag:	is filled in with the range and a reference for it
  * @size:	how many bytes the caller would like, at least one
  *
- * Consecutive reservations on a CPU are contiguous as long as the page lasts. The
- * range holds other users' data until it is written.
+ * Consecutive reservations on a CPU are contiguous as long as the page lasts.
+ * The range holds other users' data until it is written.
  *
- * Context: Any with interrupts enabled. RCU read side if @pool was looked up by it; the
- *	    range outlives that. Does not sleep.
- * Return: 0, with between 1 and @size bytes reserved; -ENOBUFS when the pool has
- *	   reached its limit, -ENOMEM when there is no page to be had.
+ * Context: Any with interrupts enabled. RCU read side if @pool was looked up
+ *	    by it; the range outlives that. Does not sleep.
+ * Return: 0, with between 1 and @size bytes reserved; -ENOBUFS when the pool
+ *	   has reached its limit, -ENOMEM when there is no page to be had.
  */
 int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 {
@@ -186,17 +190,18 @@ EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
 
 /**
  * pfrag_pool_extend() - reserve the bytes that follow a fragment
- * @frag:	tagged frag of which the caller, and nobody else, may change the size
+ * @frag:	tagged frag of which the caller, and nobody else, may change
+ *		the size
  * @pfrag:	is filled in with the range
  * @size:	how many bytes the caller would like, at least one
  *
- * For small writes: no lookup and no reference, a range that continues @frag lives
- * by @frag's. So @frag must stay until pfrag_pool_commit(), or the range be part of
- * it.
+ * For small writes: no lookup and no reference, a range that continues @frag
+ * lives by @frag's. So @frag must stay until pfrag_pool_commit(), or the range
+ * be part of it.
  *
  * Context: Any with interrupts enabled. Does not sleep.
- * Return: true, with between 1 and @size bytes reserved; false unless @frag ends
- *	   where this CPU's current page goes on.
+ * Return: true, with between 1 and @size bytes reserved; false unless @frag
+ *	   ends where this CPU's current page goes on.
  */
 bool pfrag_pool_extend(const skb_frag_t *frag, struct pfrag *pfrag, u32 size)
 {
@@ -232,8 +237,8 @@ void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
 	struct page_pool *pool = __netmem_get_pp(netmem);
 	struct page_pool_ctx *ctx;
 
-	/* The reference to the page keeps the pool and its contexts. If the pool
-	 * has been destroyed, this is no context's page any more.
+	/* The reference to the page keeps the pool and its contexts. If the
+	 * pool has been destroyed, this is no context's page any more.
 	 */
 	local_bh_disable();
 	ctx = this_cpu_ptr(pool->ctx);

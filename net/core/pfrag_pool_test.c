@@ -30,12 +30,15 @@ static void pfrag_test_ended(void *pool)
 	complete(&current_test->ended);
 }
 
-/* Bytes reserved and a page's references, as the test expects them */
-#define EXPECT_RANGE(test, r, off, len)				\
-	do {							\
-		KUNIT_EXPECT_EQ(test, (r).offset, off);		\
-		KUNIT_EXPECT_EQ(test, (r).size, len);		\
-	} while (0)
+static bool pfrag_test_wait(struct pfrag_test *t)
+{
+	return wait_for_completion_timeout(&t->ended, 10 * HZ);
+}
+
+static bool pfrag_test_is(const struct pfrag *r, u32 offset, u32 size)
+{
+	return r->offset == offset && r->size == size;
+}
 
 static void pfrag_test_reserve(struct kunit *test, struct pfrag *r, u32 size)
 {
@@ -71,9 +74,9 @@ static void pfrag_pool_contiguous(struct kunit *test)
 	pfrag_test_reserve(test, &a, 100);
 	pfrag_test_reserve(test, &b, 1);
 	pfrag_test_reserve(test, &c, 1000);
-	EXPECT_RANGE(test, a, 0, 100);
-	EXPECT_RANGE(test, b, 100, 1);
-	EXPECT_RANGE(test, c, 101, 1000);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&a, 0, 100));
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 100, 1));
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&c, 101, 1000));
 	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem && b.netmem == c.netmem);
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 3);
 	pfrag_test_put(&a);
@@ -88,23 +91,23 @@ static void pfrag_pool_commit_part(struct kunit *test)
 	/* what was not used is used next */
 	pfrag_test_reserve(test, &a, 1000);
 	pfrag_pool_commit(&a, 10);
-	EXPECT_RANGE(test, a, 0, 10);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&a, 0, 10));
 	pfrag_test_reserve(test, &b, 1000);
-	EXPECT_RANGE(test, b, 10, 1000);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 10, 1000));
 
 	/* unless somebody has reserved behind it */
 	pfrag_test_reserve(test, &c, 5);
 	pfrag_pool_commit(&b, 1);
 	KUNIT_EXPECT_EQ(test, b.size, 1);
 	pfrag_pool_commit(&c, 5);
-	EXPECT_RANGE(test, c, 1010, 5);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&c, 1010, 5));
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 3);
 
 	/* nothing used: no reference left, the bytes are free */
 	pfrag_pool_commit(&c, 0);
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 2);
 	pfrag_test_reserve(test, &c, 7);
-	EXPECT_RANGE(test, c, 1010, 7);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&c, 1010, 7));
 
 	pfrag_test_put(&a);
 	pfrag_test_put(&b);
@@ -120,7 +123,7 @@ static void pfrag_pool_extends(struct kunit *test)
 	skb_frag_fill_netmem_desc(&frag, a.netmem, a.offset, a.size);
 
 	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 50));
-	EXPECT_RANGE(test, b, 100, 50);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 100, 50));
 	KUNIT_EXPECT_TRUE(test, b.extends);
 	/* lives by the frag's reference */
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
@@ -134,13 +137,14 @@ static void pfrag_pool_extends(struct kunit *test)
 
 	/* somebody else's bytes follow */
 	pfrag_test_reserve(test, &other, 10);
-	EXPECT_RANGE(test, other, 150, 10);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&other, 150, 10));
 	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 50));
 
 	/* to the end of the page and no further */
-	skb_frag_fill_netmem_desc(&frag, other.netmem, other.offset, other.size);
+	skb_frag_fill_netmem_desc(&frag, other.netmem, other.offset,
+				  other.size);
 	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 2 * TEST_SIZE));
-	EXPECT_RANGE(test, b, 160, TEST_SIZE - 160);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 160, TEST_SIZE - 160));
 	skb_frag_size_add(&frag, b.size);
 	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 1));
 
@@ -153,7 +157,7 @@ static void pfrag_pool_next_page(struct kunit *test)
 	struct pfrag a, b, c;
 
 	pfrag_test_reserve(test, &a, TEST_SIZE + 1);
-	EXPECT_RANGE(test, a, 0, TEST_SIZE);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&a, 0, TEST_SIZE));
 	pfrag_test_reserve(test, &b, TEST_SIZE - PFRAG_POOL_MIN_ROOM + 1);
 	KUNIT_EXPECT_FALSE(test, a.netmem == b.netmem);
 	KUNIT_EXPECT_EQ(test, b.offset, 0);
@@ -168,8 +172,8 @@ static void pfrag_pool_next_page(struct kunit *test)
 	pfrag_test_put(&c);
 }
 
-/* A page that nobody uses any more starts over; not while there are plain references
- * to it, such as a pipe's.
+/* A page that nobody uses any more starts over; not while there are plain
+ * references to it, such as a pipe's.
  */
 static void pfrag_pool_start_over(struct kunit *test)
 {
@@ -181,14 +185,14 @@ static void pfrag_pool_start_over(struct kunit *test)
 	pfrag_test_put(&a);
 	pfrag_test_reserve(test, &b, 100);
 	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem);
-	EXPECT_RANGE(test, b, 0, 100);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 0, 100));
 
 	page = netmem_to_page(b.netmem);
 	get_page(page);
 	pfrag_test_put(&b);
 	pfrag_test_reserve(test, &a, TEST_SIZE);
 	KUNIT_EXPECT_TRUE(test, a.netmem == b.netmem);
-	EXPECT_RANGE(test, a, 100, TEST_SIZE - 100);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&a, 100, TEST_SIZE - 100));
 	pfrag_test_put(&a);
 
 	/* full, and still the pipe's: it leaves the pool */
@@ -221,7 +225,7 @@ static void pfrag_pool_commit_late(struct kunit *test)
 	pfrag_pool_commit(&b, 0);
 	KUNIT_EXPECT_FALSE(test, completion_done(&t->ended));
 	put_netmem(skb_frag_netmem(&frag));
-	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&t->ended, 10 * HZ), 0);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_wait(t));
 }
 
 static void pfrag_pool_limit(struct kunit *test)
@@ -239,7 +243,8 @@ static void pfrag_pool_limit(struct kunit *test)
 
 /* The tag */
 
-static struct sk_buff *pfrag_test_skb(struct kunit *test, u32 a_size, u32 b_size)
+static struct sk_buff *pfrag_test_skb(struct kunit *test, u32 a_size,
+				      u32 b_size)
 {
 	struct sk_buff *skb = alloc_skb(256, GFP_KERNEL);
 	u32 size[] = { a_size, b_size };
@@ -408,13 +413,15 @@ static void netmem_tag_irq_freeable(struct kunit *test)
 	kfree_skb(skb);
 }
 
+struct pfrag_test_buf {
+	DEFINE_DMA_UNMAP_ADDR(dma);
+};
+
 /* Mapped once, and for one device only, while the pool lives */
 static void netmem_tag_premapped(struct kunit *test)
 {
 	struct pfrag_test *t = test->priv;
-	struct {
-		DEFINE_DMA_UNMAP_ADDR(dma);
-	} buf;
+	struct pfrag_test_buf buf;
 	netmem_ref netmem;
 	dma_addr_t dma;
 	skb_frag_t frag;
@@ -436,7 +443,8 @@ static void netmem_tag_premapped(struct kunit *test)
 
 	dma = skb_frag_dma_map(t->dev, &frag, 100);
 	KUNIT_EXPECT_EQ(test, dma, page_pool_get_dma_addr_netmem(netmem) + 110);
-	netmem_dma_unmap_addr_set(skb_frag_netmem(&frag), t->dev, &buf, dma, dma);
+	netmem_dma_unmap_addr_set(skb_frag_netmem(&frag), t->dev, &buf, dma,
+				  dma);
 	KUNIT_EXPECT_EQ(test, (dma_addr_t)dma_unmap_addr(&buf, dma), 0);
 
 	dma = skb_frag_dma_map(t->other, &frag);
@@ -456,7 +464,7 @@ static void netmem_tag_premapped(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, netmem_premapped(netmem, NULL));
 	put_netmem(netmem);
 	put_netmem(skb_frag_netmem(&frag));
-	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&t->ended, 10 * HZ), 0);
+	KUNIT_EXPECT_TRUE(test, pfrag_test_wait(t));
 }
 
 static int pfrag_test_init(struct kunit *test)
@@ -514,8 +522,8 @@ static void pfrag_test_exit(struct kunit *test)
 
 	page_pool_destroy(t->pool);
 	/* not a page may have been lost */
-	KUNIT_EXPECT_NE_MSG(test, wait_for_completion_timeout(&t->ended, 10 * HZ),
-			    0, "the pool did not end: a reference leaked");
+	KUNIT_EXPECT_TRUE_MSG(test, pfrag_test_wait(t),
+			      "the pool did not end: a reference leaked");
 }
 
 static struct kunit_case pfrag_test_cases[] = {

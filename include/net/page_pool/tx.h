@@ -7,8 +7,8 @@
 #include <linux/netdevice.h>
 #include <net/page_pool/types.h>
 
-/* Never sleeps, never touches reserves: whoever asks has another way. Zeroed, for
- * the device can read all of the page while it is mapped.
+/* Never sleeps, never touches reserves: whoever asks has another way. Zeroed,
+ * for the device can read all of the page while it is mapped.
  */
 #define PAGE_POOL_TX_GFP	(GFP_NOWAIT | __GFP_NORETRY | __GFP_NOWARN | \
 				 __GFP_NOMEMALLOC | __GFP_COMP | __GFP_ZERO)
