@@ -300,7 +300,7 @@ def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
                     "passthrough": "intel_iommu=on iommu.passthrough=1 ",
                     }[iommu]
     if icount:
-        args += ["-icount", "shift=0,sleep=off", "-seed", "1",
+        args += ["-icount", os.environ.get("LAB_ICOUNT", "shift=0,sleep=off"), "-seed", "1",
                  "-rtc", "base=2026-01-01,clock=vm"]
     records = work / "insn"
     if plugin:

@@ -39,6 +39,7 @@
 #include "marker.h"
 
 #define MIB (1 << 20)
+#define BITE (64 << 10)
 
 /* What the sender says first. */
 struct hello {
@@ -108,23 +109,32 @@ static int dial(const char *host, const char *port)
 	return fd;
 }
 
-/* Read and forget, at most per_ms bytes each millisecond. */
+/*
+ * Read and forget, on average at most per_ms bytes each millisecond. A slow
+ * reader takes large bites, so that the sender wakes seldom and then fills what
+ * has become free in one go.
+ */
 static int swallow(int fd, uint64_t bytes, uint64_t per_ms)
 {
+	uint64_t bite = 0;
+
 	while (bytes) {
 		size_t want = bytes < MIB ? bytes : MIB;
 		ssize_t n;
 
-		if (per_ms && want > per_ms)
-			want = per_ms;
+		if (per_ms && want > BITE)
+			want = BITE;
 		n = recv(fd, NULL, want, MSG_TRUNC);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return -1;
 		bytes -= n;
-		if (per_ms)
-			usleep(1000);
+		bite += n;
+		if (per_ms && bite >= BITE) {
+			usleep(bite * 1000 / per_ms);
+			bite = 0;
+		}
 	}
 	return 0;
 }
@@ -132,7 +142,7 @@ static int swallow(int fd, uint64_t bytes, uint64_t per_ms)
 static void serve(int fd, const char *dir)
 {
 	struct hello hello;
-	int file, small = 128 << 10;
+	int file, small = 256 << 10;
 	char path[4096];
 	ssize_t n;
 
