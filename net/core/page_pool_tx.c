@@ -15,6 +15,7 @@
  * page_pools_lock.
  */
 
+#include <kunit/visibility.h>
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
@@ -68,6 +69,7 @@ EXPORT_SYMBOL_GPL(page_pool_tx_key);
  * page_pool_register_napi()
  */
 DEFINE_STATIC_KEY_FALSE(page_pool_napi_key);
+EXPORT_SYMBOL_IF_KUNIT(page_pool_napi_key);
 
 static void page_pool_tx_work_fn(struct work_struct *work);
 static DECLARE_WORK(page_pool_tx_work, page_pool_tx_work_fn);

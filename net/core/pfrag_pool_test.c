@@ -5,6 +5,7 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/dma-mapping.h>
+#include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/skbuff_ref.h>
 #include <net/page_pool/helpers.h>
@@ -467,6 +468,69 @@ static void netmem_tag_premapped(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pfrag_test_wait(t));
 }
 
+/* The registry: a NAPI's pool, for who sends by the NAPI's netdev, until it goes */
+
+static int pfrag_test_poll(struct napi_struct *napi, int budget)
+{
+	napi_complete_done(napi, 0);
+	return 0;
+}
+
+static struct page_pool *pfrag_test_lookup(unsigned int id,
+					   const struct net_device *dev)
+{
+	struct page_pool *pool;
+
+	rcu_read_lock();
+	pool = page_pool_get_by_napi_id(id, dev);
+	rcu_read_unlock();
+
+	return pool;
+}
+
+static void pfrag_pool_registry(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct net_device *dev, *other;
+	struct napi_struct *napi;
+	unsigned int id;
+
+	napi = kunit_kzalloc(test, sizeof(*napi), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, napi);
+	dev = alloc_netdev_dummy(0);
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	other = alloc_netdev_dummy(0);
+	if (!other) {
+		free_netdev(dev);
+		KUNIT_FAIL(test, "no memory");
+		return;
+	}
+
+	/* what an earlier use of the structure left behind */
+	rcu_assign_pointer(napi->tx_pp, t->pool);
+	netif_napi_add(dev, napi, pfrag_test_poll);
+	napi_enable(napi);
+	id = napi->napi_id;
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(id, dev), NULL);
+
+	page_pool_register_napi(t->pool, napi);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(id, dev), t->pool);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(id, other), NULL);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(0, dev), NULL);
+
+	page_pool_unregister_napi(napi);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(id, dev), NULL);
+
+	page_pool_register_napi(t->pool, napi);
+	napi_disable(napi);
+	netif_napi_del(napi);
+	KUNIT_EXPECT_PTR_EQ(test, pfrag_test_lookup(id, dev), NULL);
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&page_pool_napi_key));
+
+	free_netdev(other);
+	free_netdev(dev);
+}
+
 static int pfrag_test_init(struct kunit *test)
 {
 	struct page_pool_params params = {
@@ -534,6 +598,7 @@ static struct kunit_case pfrag_test_cases[] = {
 	KUNIT_CASE(pfrag_pool_start_over),
 	KUNIT_CASE(pfrag_pool_commit_late),
 	KUNIT_CASE(pfrag_pool_limit),
+	KUNIT_CASE(pfrag_pool_registry),
 	KUNIT_CASE(netmem_tag_helpers),
 	KUNIT_CASE(netmem_tag_copies),
 	KUNIT_CASE(netmem_tag_split_shift),
