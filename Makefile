@@ -5,6 +5,9 @@
 
 ifneq ($(KERNELRELEASE),)
 
+# The page pool's tests look at what is private to net/core in the kernel.
+ccflags-y += -I$(srctree)/net/core
+
 obj-$(CONFIG_PAGE_POOL_KUNIT_TEST) += net/core/page_pool_test.o
 obj-$(CONFIG_PFRAG_POOL_KUNIT_TEST) += net/core/pfrag_pool_test.o
 
