@@ -12,7 +12,8 @@
 
 #include "page_pool_priv.h"
 
-#define TEST_GFP	(GFP_KERNEL & ~__GFP_DIRECT_RECLAIM)
+/* Zeroed: page_pool_ctx_shared() keeps a mark in each page */
+#define TEST_GFP	((GFP_KERNEL & ~__GFP_DIRECT_RECLAIM) | __GFP_ZERO)
 #define TEST_PAGES	64
 
 struct pool_test {
@@ -359,14 +360,13 @@ static int pool_stress_ctx(void *arg)
 static int pool_stress_napi(void *arg)
 {
 	netmem_ref netmem[TEST_PAGES / 2];
-	gfp_t gfp = TEST_GFP | __GFP_ZERO;
 	struct pool_stress *s = arg;
 	int i, nr;
 
 	while (!kthread_should_stop()) {
 		local_bh_disable();
 		for (nr = 0; nr < ARRAY_SIZE(netmem); nr++) {
-			netmem[nr] = page_pool_alloc_netmems(s->pool, gfp);
+			netmem[nr] = page_pool_alloc_netmems(s->pool, TEST_GFP);
 			if (!netmem[nr])
 				break;
 			pool_stress_take(s, netmem[nr]);

@@ -8,6 +8,9 @@
  * with no lock held; so he reserves a range of his own first, and commits it
  * after.
  *
+ * A writer that is migrated between picking a context and locking it uses
+ * another CPU's. That is as good, it is the lock that counts.
+ *
  * References to the current page are taken in advance, as page_pool's own
  * fragment API does: its pp_ref_count is BIAS_MAX less what has been dropped,
  * frag_users counts what has been handed out.
@@ -142,9 +145,8 @@ int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 	struct page_pool_ctx *ctx;
 	int err = 0;
 
-	local_bh_disable();
-	ctx = this_cpu_ptr(pool->ctx);
-	spin_lock(&ctx->lock);
+	ctx = raw_cpu_ptr(pool->ctx);
+	spin_lock_bh(&ctx->lock);
 
 	if (ctx->frag_page) {
 		if (pfrag_pool_page_unused(ctx)) {
@@ -181,8 +183,7 @@ int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 	ctx->frag_users++;
 	ctx->frag_offset += pfrag->size;
 unlock:
-	spin_unlock(&ctx->lock);
-	local_bh_enable();
+	spin_unlock_bh(&ctx->lock);
 
 	return err;
 }
@@ -212,9 +213,8 @@ bool pfrag_pool_extend(const skb_frag_t *frag, struct pfrag *pfrag, u32 size)
 	struct page_pool_ctx *ctx;
 	bool ret = false;
 
-	local_bh_disable();
-	ctx = this_cpu_ptr(pool->ctx);
-	spin_lock(&ctx->lock);
+	ctx = raw_cpu_ptr(pool->ctx);
+	spin_lock_bh(&ctx->lock);
 	if (ctx->frag_page == netmem && ctx->frag_offset == end && room) {
 		pfrag->netmem = skb_frag_netmem(frag);
 		pfrag->offset = end;
@@ -223,8 +223,7 @@ bool pfrag_pool_extend(const skb_frag_t *frag, struct pfrag *pfrag, u32 size)
 		ctx->frag_offset += pfrag->size;
 		ret = true;
 	}
-	spin_unlock(&ctx->lock);
-	local_bh_enable();
+	spin_unlock_bh(&ctx->lock);
 
 	return ret;
 }
@@ -240,14 +239,12 @@ void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
 	/* The reference to the page keeps the pool and its contexts. If the
 	 * pool has been destroyed, this is no context's page any more.
 	 */
-	local_bh_disable();
-	ctx = this_cpu_ptr(pool->ctx);
-	spin_lock(&ctx->lock);
+	ctx = raw_cpu_ptr(pool->ctx);
+	spin_lock_bh(&ctx->lock);
 	if (ctx->frag_page == netmem &&
 	    ctx->frag_offset == pfrag->offset + pfrag->size)
 		ctx->frag_offset = pfrag->offset + used;
-	spin_unlock(&ctx->lock);
-	local_bh_enable();
+	spin_unlock_bh(&ctx->lock);
 
 	pfrag->size = used;
 	if (!used && !pfrag->extends)

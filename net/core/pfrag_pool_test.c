@@ -468,7 +468,9 @@ static void netmem_tag_premapped(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pfrag_test_wait(t));
 }
 
-/* The registry: a NAPI's pool, for who sends by the NAPI's netdev, until it goes */
+/* The registry: a NAPI's pool, for who sends by the NAPI's netdev, until it
+ * goes
+ */
 
 static int pfrag_test_poll(struct napi_struct *napi, int budget)
 {
