@@ -386,7 +386,8 @@ def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
         why = (f"did not end within {timeout} s" if timed_out else
                "ended before its job did" if text else "did not start")
         raise LabError(f"the guest '{name}' {why}; QEMU said: "
-                       f"{said or 'nothing'}; its console ({console}) ends:"
+                       f"{said or 'nothing'} (exit code {p.returncode}); its "
+                       f"console ({console}) ends:"
                        f"\n    {tail}")
     if plugin:
         result.records = read_records(records)
