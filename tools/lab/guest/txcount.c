@@ -5,11 +5,12 @@
  *
  *   txcount sink PORT            serve connections, for ever
  *   txcount send ADDR PORT [-w SIZE] [-n BYTES] [-u BYTES] [-r ROUNDS]
- *           [-t BYTES_PER_MS] [-c COMMAND]
+ *           [-g] [-c COMMAND]
  *     Connect, send BYTES (-u) to warm up, then ROUNDS times: marker, BYTES
  *     (-n) in writes of SIZE, wait until the peer has read them and nothing is
- *     left in the socket, marker. -t has the peer read slowly, so that the
- *     socket's queue is full and small writes coalesce. Prints one line per
+ *     left in the socket, marker. With -g the peer reads nothing before all of a
+ *     round has been written, so the writes meet a closed window, and coalesce:
+ *     what they cost then does not depend on when the peer reads. Prints for each
  *     round: "round N BYTES NANOSECONDS". -c runs "COMMAND start" and "COMMAND
  *     stop" around each round.
  *   txcount put ADDR PORT FILE   send a file in writes of changing size,
@@ -39,15 +40,16 @@
 #include "marker.h"
 
 #define MIB (1 << 20)
-#define BITE (64 << 10)
+/* Closes the window of a peer that does not read; nobody measures its writes */
+#define PLUG (128 << 10)
 
 /* What the sender says first. */
 struct hello {
 	uint64_t warm;		/* bytes before the first round */
 	uint64_t bytes;		/* bytes per round */
-	uint64_t per_ms;	/* how fast to read, 0: as fast as they come */
 	char mode;		/* 's'ink, 'p'ut, 'g'et */
-	char pad[7];
+	char gate;		/* read a round when told to */
+	char pad[6];
 };
 
 static char buf[MIB];
@@ -109,40 +111,47 @@ static int dial(const char *host, const char *port)
 	return fd;
 }
 
-/*
- * Read and forget, on average at most per_ms bytes each millisecond. A slow
- * reader takes large bites, so that the sender wakes seldom and then fills what
- * has become free in one go.
- */
-static int swallow(int fd, uint64_t bytes, uint64_t per_ms)
+/* Read and forget. */
+static int swallow(int fd, uint64_t bytes)
 {
-	uint64_t bite = 0;
-
 	while (bytes) {
 		size_t want = bytes < MIB ? bytes : MIB;
-		ssize_t n;
+		ssize_t n = recv(fd, NULL, want, MSG_TRUNC);
 
-		if (per_ms && want > BITE)
-			want = BITE;
-		n = recv(fd, NULL, want, MSG_TRUNC);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return -1;
 		bytes -= n;
-		bite += n;
-		if (per_ms && bite >= BITE) {
-			usleep(bite * 1000 / per_ms);
-			bite = 0;
-		}
 	}
 	return 0;
+}
+
+/*
+ * The gate: the peer reads nothing of a round before a datagram says that all
+ * of it has been written.
+ */
+static int gate_open(uint16_t *port)
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
+	struct timeval limit = { .tv_sec = 20 };
+	socklen_t len = sizeof(any);
+	int zero = 0, fd = socket(AF_INET6, SOCK_DGRAM, 0);
+
+	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (bind(fd, (struct sockaddr *)&any, len) ||
+	    getsockname(fd, (struct sockaddr *)&any, &len))
+		die("bind");
+	*port = any.sin6_port;
+	return fd;
 }
 
 static void serve(int fd, const char *dir)
 {
 	struct hello hello;
-	int file, small = 256 << 10;
+	int file, gate = -1, small = 64 << 10;
+	uint16_t port;
 	char path[4096];
 	ssize_t n;
 
@@ -150,15 +159,26 @@ static void serve(int fd, const char *dir)
 		exit(0);
 	switch (hello.mode) {
 	case 's':
-		/* Otherwise buffers take the whole round, and nothing waits. */
-		if (hello.per_ms)
+		if (hello.gate) {
+			gate = gate_open(&port);
+			write_all(fd, &port, sizeof(port));
+			/* What the peer's buffer takes is sent at once. */
 			setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small,
 				   sizeof(small));
-		if (swallow(fd, hello.warm, 0))
+		}
+		if (swallow(fd, hello.warm))
 			exit(0);
 		write_all(fd, "", 1);
-		while (!swallow(fd, hello.bytes, hello.per_ms))
+		for (;;) {
+			char byte;
+
+			if (gate >= 0 && recv(gate, &byte, 1, 0) != 1)
+				exit(0);
+			if (swallow(fd, hello.bytes +
+					(hello.gate ? PLUG : 0)))
+				exit(0);
 			write_all(fd, "", 1);
+		}
 		break;
 	case 'p':
 		snprintf(path, sizeof(path), "%s/up", dir);
@@ -247,22 +267,37 @@ static void run(const char *command, const char *what)
 		die(line);
 }
 
+/* A socket to the gate of the peer that FD is connected to. */
+static int gate_dial(int fd, uint16_t port)
+{
+	struct sockaddr_in6 peer;
+	socklen_t len = sizeof(peer);
+	int gate;
+
+	getpeername(fd, (struct sockaddr *)&peer, &len);
+	peer.sin6_port = port;		/* where sin_port is, too */
+	gate = socket(peer.sin6_family, SOCK_DGRAM, 0);
+	if (gate < 0 || connect(gate, (struct sockaddr *)&peer, len))
+		die("gate");
+	return gate;
+}
+
 static int sender(int argc, char **argv)
 {
 	struct hello hello = { .bytes = 4 * MIB, .warm = 4 * MIB, .mode = 's' };
 	const char *command = NULL;
-	int opt, fd, round, rounds = 1;
+	int opt, fd, round, rounds = 1, gate = -1, room = 16 * MIB;
 	size_t size = 65536;
 
-	while ((opt = getopt(argc, argv, "w:n:u:r:t:c:")) != -1) {
-		uint64_t value = strtoull(optarg, NULL, 0);
+	while ((opt = getopt(argc, argv, "w:n:u:r:gc:")) != -1) {
+		uint64_t value = optarg ? strtoull(optarg, NULL, 0) : 0;
 
 		switch (opt) {
 		case 'w': size = value; break;
 		case 'n': hello.bytes = value; break;
 		case 'u': hello.warm = value; break;
 		case 'r': rounds = value; break;
-		case 't': hello.per_ms = value; break;
+		case 'g': hello.gate = 1; break;
 		case 'c': command = optarg; break;
 		default: return 2;
 		}
@@ -274,16 +309,36 @@ static int sender(int argc, char **argv)
 	memset(buf, 'p', sizeof(buf));
 	fd = dial(argv[optind], argv[optind + 1]);
 	write_all(fd, &hello, sizeof(hello));
+	if (hello.gate) {
+		uint16_t port;
+
+		read_all(fd, &port, sizeof(port));
+		gate = gate_dial(fd, port);
+		/* Room for all of a round, needs root. */
+		if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room,
+			       sizeof(room)))
+			die("SO_SNDBUFFORCE");
+	}
 	send_bytes(fd, hello.warm, size);
 	drain(fd);
+	if (gate >= 0) {
+		/* Once unmeasured, so that the pool has what a round takes. */
+		send_bytes(fd, hello.bytes + PLUG, size);
+		write_all(gate, "", 1);
+		drain(fd);
+	}
 	for (round = 0; round < rounds; round++) {
 		int64_t start;
 
+		if (gate >= 0)
+			send_bytes(fd, PLUG, size);
 		if (command)
 			run(command, "start");
 		start = now();
 		marker_start_counting();
 		send_bytes(fd, hello.bytes, size);
+		if (gate >= 0)
+			write_all(gate, "", 1);
 		drain(fd);
 		marker_stop_counting();
 		start = now() - start;
