@@ -56,7 +56,7 @@ pfrag_counters() {
 	awk '$1 == "TcpExt:" {
 		if (!seen++) { split($0, name); next }
 		for (i = 2; i <= NF; i++)
-			if (name[i] ~ /^TCPPfragPool/)
+			if (name[i] ~ /^TCPPfrag/)
 				print "nstat", "TcpExt" name[i], $i
 	}' /proc/net/netstat
 }
