@@ -37,8 +37,6 @@ on_takes_from_pool()
 
 	bytes=$(mib 16)
 	pool_set 1
-	# the pool is made by a work item
-	slowwait 3 false
 	before=$(hits)
 	missed=$(fallbacks)
 	transfer "$addr" "" -b "$bytes"

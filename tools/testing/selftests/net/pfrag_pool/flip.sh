@@ -29,7 +29,6 @@ flip()
 	local before
 
 	pool_set 1
-	slowwait 3 false
 	before=$(hits)
 	flipper "$TXNS" 0.01 &
 	defer stop_process $!

@@ -109,7 +109,8 @@ mib()
 ##############################################################################
 # The setting and its counters
 
-# set the first namespace's and those of the link
+# Set the first namespace's and those of the link. The pool is made by a work
+# item: wait for it.
 pool_set()
 {
 	local ns
@@ -120,6 +121,16 @@ pool_set()
 		[ -e "/run/netns/$ns" ] || continue
 		ns_set "$ns" "$1" || return
 	done
+	[ "$1" = 1 ] && [ -n "$TXNS" ] && ! pool_refused || return 0
+	slowwait 30 pool_is_there
+	check_err $? "no pool came up for the device"
+}
+
+pool_is_there()
+{
+	ip netns exec "$TXNS" ./pfrag_pools | awk '
+		$3 == 0 && $6 == "attached" { found = 1 }
+		END { exit !found }'
 }
 
 ns_set()
@@ -173,7 +184,7 @@ expect_no_hits()
 fallback_reasons()
 {
 	ip netns exec "$TXNS" nstat -as |
-		awk '/PfragPool/ { printf "%s=%s ", $1, $2 }'
+		awk '/TCPPfrag/ { printf "%s=%s ", $1, $2 }'
 }
 
 # Pools that belong to no NAPI, as the TX pools do: id inflight bytes state

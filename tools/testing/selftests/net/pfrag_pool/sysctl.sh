@@ -102,8 +102,12 @@ effective()
 	expect_pools_empty
 	ns_set "$TXNS" "$child"
 	echo "$init" > "/proc/sys/$SYSCTL"
-	# the pool is made by a work item
-	slowwait 3 false
+	# the pool, if there is to be one, is made by a work item
+	if ((init)); then
+		slowwait 30 pool_is_there
+	else
+		sleep 1
+	fi
 	before=$(hits)
 	transfer $RX4 "" -b "$(mib 4)"
 	check_err $? "transfer failed"
