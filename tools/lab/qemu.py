@@ -307,6 +307,10 @@ def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
         args += ["-icount", f"shift=0,sleep={'on' if outside else 'off'}",
                  "-seed", "1",
                  "-rtc", "base=2026-01-01,clock=vm"]
+    else:
+        # On a busy host the guest's own calibration can be wrong by a factor
+        # of three, and with it every rate that the guest reports.
+        cmdline += f"tsc_early_khz={sh(str(build_txcount()) + ' tsc').strip()} "
     records = work / "insn"
     if plugin:
         cmdline += "nokaslr "
