@@ -189,46 +189,6 @@ unlock:
 }
 EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
 
-/**
- * pfrag_pool_extend() - reserve the bytes that follow a fragment
- * @frag:	tagged frag of which the caller, and nobody else, may change
- *		the size
- * @pfrag:	is filled in with the range
- * @size:	how many bytes the caller would like, at least one
- *
- * For small writes: no lookup and no reference, a range that continues @frag
- * lives by @frag's. So @frag must stay until pfrag_pool_commit(), or the range
- * be part of it.
- *
- * Context: Any with interrupts enabled. Does not sleep.
- * Return: true, with between 1 and @size bytes reserved; false unless @frag
- *	   ends where this CPU's current page goes on.
- */
-bool pfrag_pool_extend(const skb_frag_t *frag, struct pfrag *pfrag, u32 size)
-{
-	netmem_ref netmem = netmem_tx_pp_untag(skb_frag_netmem(frag));
-	struct page_pool *pool = __netmem_get_pp(netmem);
-	u32 end = skb_frag_off(frag) + skb_frag_size(frag);
-	u32 room = (PAGE_SIZE << pool->p.order) - end;
-	struct page_pool_ctx *ctx;
-	bool ret = false;
-
-	ctx = raw_cpu_ptr(pool->ctx);
-	spin_lock_bh(&ctx->lock);
-	if (ctx->frag_page == netmem && ctx->frag_offset == end && room) {
-		pfrag->netmem = skb_frag_netmem(frag);
-		pfrag->offset = end;
-		pfrag->size = min(size, room);
-		pfrag->extends = true;
-		ctx->frag_offset += pfrag->size;
-		ret = true;
-	}
-	spin_unlock_bh(&ctx->lock);
-
-	return ret;
-}
-EXPORT_SYMBOL_GPL(pfrag_pool_extend);
-
 /* The slow half of pfrag_pool_commit(): not all was used */
 void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
 {

@@ -118,12 +118,17 @@ pool_set()
 	have_pool || return 0
 	echo "$1" > "/proc/sys/$SYSCTL" || return
 	for ns in "$TXNS" "$RXNS"; do
-		[ -e "/run/netns/$ns" ] || continue
+		ns_there "$ns" || continue
 		ns_set "$ns" "$1" || return
 	done
 	[ "$1" = 1 ] && [ -n "$TXNS" ] && ! pool_refused || return 0
 	slowwait 30 pool_is_there
 	check_err $? "no pool came up for the device"
+}
+
+ns_there()
+{
+	[ -n "$1" ] && [ -e "/run/netns/$1" ]
 }
 
 pool_is_there()
@@ -192,10 +197,8 @@ tx_pools()
 {
 	{
 		./pfrag_pools
-		[ -e "/run/netns/$TXNS" ] &&
-			ip netns exec "$TXNS" ./pfrag_pools
-		[ -e "/run/netns/$RXNS" ] &&
-			ip netns exec "$RXNS" ./pfrag_pools
+		ns_there "$TXNS" && ip netns exec "$TXNS" ./pfrag_pools
+		ns_there "$RXNS" && ip netns exec "$RXNS" ./pfrag_pools
 	} 2> /dev/null | awk '$3 == 0 { print $1, $4, $5, $6 }' | sort -u
 }
 
@@ -322,7 +325,7 @@ link_leave()
 
 	for side in tx rx; do
 		[ $side = tx ] && ns=$TXNS || ns=$RXNS
-		[ -e "/run/netns/$ns" ] || continue
+		ns_there "$ns" || continue
 		ip -n "$ns" link set dev pf$side down 2> /dev/null
 		[ "$LINK" = virtio_net ] &&
 			ip -n "$ns" link set dev pf$side netns 1 2> /dev/null
@@ -518,7 +521,7 @@ run_case()
 		log_since_mark | head -n 60
 		check_err 1 "kernel log: $bad"
 	fi
-	log_test "$name" "$LINK"
+	log_test "$name" ${LINK:+"$LINK"}
 }
 
 # Each function over each link
