@@ -6,6 +6,7 @@
  * the compiler inline neither, and cost those who do not use a pool.
  */
 
+#include <net/hotdata.h>
 #include <net/pfrag_pool.h>
 #include <net/tcp.h>
 
