@@ -90,7 +90,6 @@ static void page_pool_ctx_recycle(struct kunit *test)
 	netmem_ref netmem[TEST_PAGES];
 	int i, nr = pool->ctx_cache_max;
 
-	migrate_disable();
 	for (i = 0; i < nr; i++) {
 		netmem[i] = pool_test_alloc(pool);
 		KUNIT_ASSERT_TRUE(test, netmem[i]);
@@ -111,7 +110,6 @@ static void page_pool_ctx_recycle(struct kunit *test)
 
 	for (i = 0; i < nr; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
-	migrate_enable();
 
 	pool_test_destroy(test);
 }
@@ -123,7 +121,6 @@ static void page_pool_ctx_spill(struct kunit *test)
 	netmem_ref netmem[3 * PP_CTX_CACHE_SIZE];
 	int i, nr = ARRAY_SIZE(netmem);
 
-	migrate_disable();
 	for (i = 0; i < nr; i++) {
 		netmem[i] = pool_test_alloc(pool);
 		KUNIT_ASSERT_TRUE(test, netmem[i]);
@@ -137,7 +134,6 @@ static void page_pool_ctx_spill(struct kunit *test)
 		netmem[i] = pool_test_alloc(pool);
 		KUNIT_ASSERT_TRUE(test, netmem[i]);
 	}
-	migrate_enable();
 	KUNIT_EXPECT_EQ(test, page_pool_inflight(pool, true), nr);
 	KUNIT_EXPECT_EQ(test, page_pool_ctx_cached(pool), 0);
 
@@ -281,7 +277,6 @@ static void page_pool_ctx_stats(struct kunit *test)
 	netmem_ref netmem[4];
 	int i, round;
 
-	migrate_disable();
 	for (round = 0; round < 2; round++) {
 		for (i = 0; i < ARRAY_SIZE(netmem); i++) {
 			netmem[i] = pool_test_alloc(pool);
@@ -290,7 +285,6 @@ static void page_pool_ctx_stats(struct kunit *test)
 		for (i = 0; i < ARRAY_SIZE(netmem); i++)
 			page_pool_ctx_put_netmem(netmem[i]);
 	}
-	migrate_enable();
 
 	page_pool_get_stats(pool, &stats);
 	KUNIT_EXPECT_EQ(test, stats.alloc_stats.slow, 4);
@@ -452,7 +446,9 @@ static int pool_test_init(struct kunit *test)
 	test->priv = t;
 	current_test = t;
 
-	return 0;
+	/* The thread of this test: contexts are per CPU, count those of one */
+	return set_cpus_allowed_ptr(current,
+				    cpumask_of(raw_smp_processor_id()));
 }
 
 static void pool_test_exit(struct kunit *test)

@@ -570,20 +570,16 @@ static int pfrag_test_init(struct kunit *test)
 
 	test->priv = t;
 	current_test = t;
-	/* contexts are per CPU, the tests count what one of them does */
-	migrate_disable();
-
-	return 0;
+	/* The thread of this test: contexts are per CPU, count those of one */
+	return set_cpus_allowed_ptr(current,
+				    cpumask_of(raw_smp_processor_id()));
 }
 
 static void pfrag_test_exit(struct kunit *test)
 {
 	struct pfrag_test *t = test->priv;
 
-	if (!t)
-		return;
-	migrate_enable();
-	if (!t->pool)
+	if (!t || !t->pool)
 		return;
 
 	page_pool_destroy(t->pool);
