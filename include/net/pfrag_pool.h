@@ -17,62 +17,78 @@ struct sock;
  * @netmem:	the page, tagged
  * @offset:	first byte, from the start of the page
  * @size:	number of bytes
- * @extends:	the range continues a fragment, and lives by that one's
- *		reference; otherwise it has a pool reference of its own
  *
- * Belongs to the writer, who copies to it with no lock held, and may sleep.
+ * Belongs to the writer, who copies to it with no lock held, and may sleep. Has
+ * a pool reference of its own.
  */
 struct pfrag {
 	netmem_ref netmem;
 	u32 offset;
 	u32 size;
-	bool extends;
 };
 
 #ifdef CONFIG_PFRAG_POOL
 
 struct page_pool *pfrag_pool_get(const struct sock *sk);
 int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size);
-void __pfrag_pool_commit(struct pfrag *pfrag, u32 used);
+void pfrag_pool_commit(struct pfrag *pfrag, u32 used);
+void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size);
 
 /**
  * pfrag_pool_extend() - reserve the bytes that follow a fragment
  * @frag:	tagged frag of which the caller, and nobody else, may change
  *		the size
- * @pfrag:	is filled in with the range
  * @size:	how many bytes the caller would like, at least one
  *
- * For small writes: no lookup and no reference, a range that continues @frag
- * lives by @frag's. So @frag must stay until pfrag_pool_commit(), or the range
- * be part of it.
+ * For small writes: no lookup and no reference, what continues @frag lives by
+ * @frag's. So @frag must stay until the bytes have been given back, or are part
+ * of it.
  *
  * Context: Any with interrupts enabled. Does not sleep.
- * Return: true, with between 1 and @size bytes reserved; false unless @frag
- *	   ends where this CPU's current page goes on.
+ * Return: how many bytes, up to @size, are the caller's; 0 unless @frag ends
+ *	   where this CPU's current page goes on.
  */
-static inline bool pfrag_pool_extend(const skb_frag_t *frag,
-				     struct pfrag *pfrag, u32 size)
+static inline u32 pfrag_pool_extend(const skb_frag_t *frag, u32 size)
 {
 	netmem_ref netmem = netmem_tx_pp_untag(skb_frag_netmem(frag));
 	struct page_pool *pool = __netmem_get_pp(netmem);
 	u32 end = skb_frag_off(frag) + skb_frag_size(frag);
 	u32 room = (PAGE_SIZE << pool->p.order) - end;
 	struct page_pool_ctx *ctx;
-	bool ret = false;
+	u32 ret = 0;
 
 	ctx = raw_cpu_ptr(pool->ctx);
 	spin_lock_bh(&ctx->lock);
-	if (ctx->frag_page == netmem && ctx->frag_offset == end && room) {
-		pfrag->netmem = skb_frag_netmem(frag);
-		pfrag->offset = end;
-		pfrag->size = min(size, room);
-		pfrag->extends = true;
-		ctx->frag_offset += pfrag->size;
-		ret = true;
+	if (ctx->frag_page == netmem && ctx->frag_offset == end) {
+		ret = min(size, room);
+		ctx->frag_offset = end + ret;
 	}
 	spin_unlock_bh(&ctx->lock);
 
 	return ret;
+}
+
+/**
+ * pfrag_pool_give_back() - give back bytes that were reserved behind a fragment
+ * @frag:	the frag that was extended, its size as it was then or what the
+ *		caller has made of it since
+ * @reserved:	bytes that are reserved behind @frag
+ * @used:	how many of them the caller keeps
+ *
+ * They are lost, until the page comes round again, if somebody has reserved
+ * behind them.
+ *
+ * Context: Any with interrupts enabled, also long after the reservation, on
+ *	    another CPU, and when the pool has been destroyed.
+ */
+static inline void pfrag_pool_give_back(const skb_frag_t *frag, u32 reserved,
+					u32 used)
+{
+	if (used != reserved)
+		__pfrag_pool_give_back(skb_frag_netmem(frag),
+				       skb_frag_off(frag) +
+				       skb_frag_size(frag) + reserved,
+				       reserved - used);
 }
 
 #else
@@ -88,34 +104,20 @@ static inline int pfrag_pool_reserve(struct page_pool *pool,
 	return -EOPNOTSUPP;
 }
 
-static inline bool pfrag_pool_extend(const skb_frag_t *frag,
-				     struct pfrag *pfrag, u32 size)
+static inline void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
 {
-	return false;
 }
 
-static inline void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
+static inline u32 pfrag_pool_extend(const skb_frag_t *frag, u32 size)
+{
+	return 0;
+}
+
+static inline void pfrag_pool_give_back(const skb_frag_t *frag, u32 reserved,
+					u32 used)
 {
 }
 
 #endif /* CONFIG_PFRAG_POOL */
-
-/**
- * pfrag_pool_commit() - say how much of a reserved range is used
- * @pfrag:	range, reserved or extended
- * @used:	number of bytes from its start that the caller keeps
- *
- * What is not used goes back if nobody has reserved behind it meanwhile. With
- * @used 0 the range's own reference is dropped, and @pfrag is void. Otherwise
- * the reference is the caller's, to be put into a frag: @netmem as it is.
- *
- * Context: Any with interrupts enabled, also long after the reservation, on
- *	    another CPU, and when the pool has been destroyed.
- */
-static inline void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
-{
-	if (used != pfrag->size)
-		__pfrag_pool_commit(pfrag, used);
-}
 
 #endif /* _NET_PFRAG_POOL_H */

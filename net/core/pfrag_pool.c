@@ -179,7 +179,6 @@ int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 	pfrag->netmem = netmem_tx_pp_tag(ctx->frag_page);
 	pfrag->offset = ctx->frag_offset;
 	pfrag->size = min(size, page_size - ctx->frag_offset);
-	pfrag->extends = false;
 	ctx->frag_users++;
 	ctx->frag_offset += pfrag->size;
 unlock:
@@ -189,25 +188,44 @@ unlock:
 }
 EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
 
-/* The slow half of pfrag_pool_commit(): not all was used */
-void __pfrag_pool_commit(struct pfrag *pfrag, u32 used)
+/* The slow half of pfrag_pool_give_back(): @size bytes before @end. The caller
+ * has a reference to the page, hence there are still the pool and its
+ * contexts. If the pool has been destroyed, this is no context's page any
+ * more.
+ */
+void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size)
 {
-	netmem_ref netmem = netmem_tx_pp_untag(pfrag->netmem);
-	struct page_pool *pool = __netmem_get_pp(netmem);
 	struct page_pool_ctx *ctx;
 
-	/* The reference to the page keeps the pool and its contexts. If the
-	 * pool has been destroyed, this is no context's page any more.
-	 */
-	ctx = raw_cpu_ptr(pool->ctx);
+	netmem = netmem_tx_pp_untag(netmem);
+	ctx = raw_cpu_ptr(__netmem_get_pp(netmem)->ctx);
 	spin_lock_bh(&ctx->lock);
-	if (ctx->frag_page == netmem &&
-	    ctx->frag_offset == pfrag->offset + pfrag->size)
-		ctx->frag_offset = pfrag->offset + used;
+	if (ctx->frag_page == netmem && ctx->frag_offset == end)
+		ctx->frag_offset = end - size;
 	spin_unlock_bh(&ctx->lock);
-
-	pfrag->size = used;
-	if (!used && !pfrag->extends)
-		page_pool_ctx_put_netmem(netmem);
 }
-EXPORT_SYMBOL_GPL(__pfrag_pool_commit);
+EXPORT_SYMBOL_GPL(__pfrag_pool_give_back);
+
+/**
+ * pfrag_pool_commit() - say how much of a reserved range is used
+ * @pfrag:	range, from pfrag_pool_reserve()
+ * @used:	number of bytes from its start that the caller keeps
+ *
+ * What is not used goes back if nobody has reserved behind it meanwhile. With
+ * @used 0 the range's reference is dropped, and @pfrag is void. Otherwise the
+ * reference is the caller's, to be put into a frag: @netmem as it is.
+ *
+ * Context: Any with interrupts enabled, also long after the reservation, on
+ *	    another CPU, and when the pool has been destroyed.
+ */
+void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
+{
+	if (used != pfrag->size)
+		__pfrag_pool_give_back(pfrag->netmem,
+				       pfrag->offset + pfrag->size,
+				       pfrag->size - used);
+	pfrag->size = used;
+	if (!used)
+		put_netmem(pfrag->netmem);
+}
+EXPORT_SYMBOL_GPL(pfrag_pool_commit);

@@ -117,37 +117,35 @@ static void pfrag_pool_commit_part(struct kunit *test)
 
 static void pfrag_pool_extends(struct kunit *test)
 {
-	struct pfrag a, b, other;
+	struct pfrag a, other;
 	skb_frag_t frag;
 
 	pfrag_test_reserve(test, &a, 100);
 	skb_frag_fill_netmem_desc(&frag, a.netmem, a.offset, a.size);
 
-	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 50));
-	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 100, 50));
-	KUNIT_EXPECT_TRUE(test, b.extends);
+	KUNIT_ASSERT_EQ(test, pfrag_pool_extend(&frag, 50), 50);
 	/* lives by the frag's reference */
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
-	pfrag_pool_commit(&b, 50);
+	pfrag_pool_give_back(&frag, 50, 50);
 	skb_frag_size_add(&frag, 50);
 
 	/* a copy that failed: the bytes go back, the reference stays */
-	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 50));
-	pfrag_pool_commit(&b, 0);
+	KUNIT_ASSERT_EQ(test, pfrag_pool_extend(&frag, 50), 50);
+	pfrag_pool_give_back(&frag, 50, 0);
 	KUNIT_EXPECT_EQ(test, pfrag_test_users(test, a.netmem), 1);
 
 	/* somebody else's bytes follow */
 	pfrag_test_reserve(test, &other, 10);
 	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&other, 150, 10));
-	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 50));
+	KUNIT_EXPECT_EQ(test, pfrag_pool_extend(&frag, 50), 0);
 
 	/* to the end of the page and no further */
 	skb_frag_fill_netmem_desc(&frag, other.netmem, other.offset,
 				  other.size);
-	KUNIT_ASSERT_TRUE(test, pfrag_pool_extend(&frag, &b, 2 * TEST_SIZE));
-	KUNIT_EXPECT_TRUE(test, pfrag_test_is(&b, 160, TEST_SIZE - 160));
-	skb_frag_size_add(&frag, b.size);
-	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 1));
+	KUNIT_ASSERT_EQ(test, pfrag_pool_extend(&frag, 2 * TEST_SIZE),
+			TEST_SIZE - 160);
+	skb_frag_size_add(&frag, TEST_SIZE - 160);
+	KUNIT_EXPECT_EQ(test, pfrag_pool_extend(&frag, 1), 0);
 
 	pfrag_test_put(&a);
 	pfrag_test_put(&other);
@@ -221,7 +219,8 @@ static void pfrag_pool_commit_late(struct kunit *test)
 	page_pool_destroy(pool);
 	t->pool = NULL;
 	KUNIT_EXPECT_EQ(test, pfrag_pool_reserve(pool, &a, 1), -ENOMEM);
-	KUNIT_EXPECT_FALSE(test, pfrag_pool_extend(&frag, &b, 1));
+	KUNIT_EXPECT_EQ(test, pfrag_pool_extend(&frag, 1), 0);
+	pfrag_pool_give_back(&frag, 100, 50);
 	pfrag_pool_commit(&b, 50);
 	pfrag_pool_commit(&b, 0);
 	KUNIT_EXPECT_FALSE(test, completion_done(&t->ended));

@@ -12,14 +12,17 @@
 
 #include "tcp_pfrag.h"
 
-/* Reserve bytes for one more fragment.
+/* Reserve @size bytes behind a new frag of @skb, which is empty yet.
  *
- * Return: 1; 0 if there is no pool, or no page; -EMSGSIZE if the skb is full.
+ * Return: how many bytes; 0 if there is no pool, or no page; -EMSGSIZE if the
+ *	   skb is full.
  */
-static noinline int tcp_pfrag_reserve(struct sock *sk, int nr_frags,
-				      struct pfrag *pfrag, int size)
+static noinline int tcp_pfrag_reserve(struct sock *sk, struct sk_buff *skb,
+				      int size)
 {
+	int i = skb_shinfo(skb)->nr_frags;
 	struct page_pool *pool;
+	struct pfrag pfrag;
 	int err = -EMSGSIZE;
 
 	if (!READ_ONCE(sock_net(sk)->ipv4.sysctl_tcp_use_pfrag_pool))
@@ -27,8 +30,8 @@ static noinline int tcp_pfrag_reserve(struct sock *sk, int nr_frags,
 
 	rcu_read_lock();
 	pool = pfrag_pool_get(sk);
-	if (pool && nr_frags < READ_ONCE(net_hotdata.sysctl_max_skb_frags))
-		err = pfrag_pool_reserve(pool, pfrag, size);
+	if (pool && i < READ_ONCE(net_hotdata.sysctl_max_skb_frags))
+		err = pfrag_pool_reserve(pool, &pfrag, size);
 	rcu_read_unlock();
 
 	if (!pool) {
@@ -40,7 +43,9 @@ static noinline int tcp_pfrag_reserve(struct sock *sk, int nr_frags,
 	switch (err) {
 	case 0:
 		NET_INC_STATS(sock_net(sk), LINUX_MIB_TCPPFRAGPOOLFRAGS);
-		return 1;
+		/* the range's reference is the frag's */
+		skb_fill_netmem_desc(skb, i, pfrag.netmem, pfrag.offset, 0);
+		return pfrag.size;
 	case -ENOBUFS:
 		NET_INC_STATS(sock_net(sk),
 			      LINUX_MIB_TCPPFRAGFALLBACKLIMIT);
@@ -74,35 +79,47 @@ int tcp_sendmsg_pfrag(struct sock *sk, struct sk_buff *skb,
 		      struct iov_iter *from, int copy)
 {
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
-	int i = shinfo->nr_frags;
-	struct pfrag range;
+	int size = 0, err;
 	struct page *page;
-	int err;
+	skb_frag_t *frag;
 
-	if (!i || !netmem_is_tx_pp(shinfo->frags[i - 1].netmem) ||
-	    skb_zcopy(skb) ||
-	    !pfrag_pool_extend(&shinfo->frags[i - 1], &range, copy)) {
-		err = tcp_pfrag_reserve(sk, i, &range, copy);
-		if (err <= 0)
-			return err;
+	if (shinfo->nr_frags) {
+		frag = &shinfo->frags[shinfo->nr_frags - 1];
+		if (netmem_is_tx_pp(frag->netmem) && !skb_zcopy(skb))
+			size = pfrag_pool_extend(frag, copy);
 	}
 
-	copy = tcp_wmem_schedule(sk, range.size);
-	pfrag_pool_commit(&range, copy);
-	if (!copy)
-		return -ENOMEM;
-
-	page = netmem_to_page(range.netmem);
-	err = skb_copy_to_page_nocache(sk, from, skb, page, range.offset, copy);
-	if (err) {
-		pfrag_pool_commit(&range, 0);
-		return err;
+	if (!size) {
+		size = tcp_pfrag_reserve(sk, skb, copy);
+		if (size <= 0)
+			return size;
+		frag = &shinfo->frags[shinfo->nr_frags - 1];
 	}
 
-	if (range.extends)
-		skb_frag_size_add(&shinfo->frags[i - 1], copy);
-	else
-		skb_fill_netmem_desc(skb, i, range.netmem, range.offset, copy);
+	copy = tcp_wmem_schedule(sk, size);
+	if (unlikely(!copy)) {
+		err = -ENOMEM;
+		goto give_back;
+	}
+
+	page = __netmem_to_page(netmem_tx_pp_untag(frag->netmem));
+	err = skb_copy_to_page_nocache(sk, from, skb, page, skb_frag_off(frag) +
+				       skb_frag_size(frag), copy);
+	if (unlikely(err))
+		goto give_back;
+
+	pfrag_pool_give_back(frag, size, copy);
+	skb_frag_size_add(frag, copy);
 
 	return copy;
+
+give_back:
+	pfrag_pool_give_back(frag, size, 0);
+	/* It was new: never leave an empty frag */
+	if (!skb_frag_size(frag)) {
+		shinfo->nr_frags--;
+		put_netmem(frag->netmem);
+	}
+
+	return err;
 }
