@@ -72,7 +72,7 @@ off_with_frags_in_flight()
 	pool_set 1
 	rx_start -q 65536 -B 65536
 	tx_start $RX4 -b "$(mib 8)" -w 1:64K
-	slowwait 20 progress_beyond rx 65535
+	wait_for 20 progress_beyond rx 65535
 	check_err $? "the flow did not start"
 	sleep 0.5
 	pool_set 0

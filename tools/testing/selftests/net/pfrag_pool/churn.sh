@@ -10,7 +10,7 @@ source "$(dirname "$0")/pfrag_lib.sh"
 
 MIX=write,more,splice,sendfile,zerocopy
 
-TX() { ip netns exec "$TXNS" "$@"; }
+TX() { in_ns "$TXNS" "$@"; }
 
 # A flow without an end, until flow_end
 flow_start()
@@ -116,10 +116,11 @@ xdp()
 
 	flow_start
 	for i in 1 2 3; do
-		ip netns exec "$TXNS" ./pfrag_xdp pftx "$1" > "$TMP/xdp.log" 2>&1 &
+		nsenter "--net=/run/netns/$TXNS" ./pfrag_xdp pftx "$1" \
+			> "$TMP/xdp.log" 2>&1 &
 		pid=$!
 		defer stop_process $pid
-		slowwait 20 grep -q . "$TMP/xdp.log"
+		wait_for 20 grep -q . "$TMP/xdp.log"
 		if ! grep -q attached "$TMP/xdp.log"; then
 			skip_case "$(cat "$TMP/xdp.log")"
 			break
@@ -140,7 +141,7 @@ stuck_flow_start()
 	pool_set 1
 	rx_start -q 65536 -B 65536
 	tx_start "${1:-$RX4}" -b "$(mib 8)" -w 1:256K
-	slowwait 20 progress_beyond rx 65535
+	wait_for 20 progress_beyond rx 65535
 	check_err $? "the flow did not start"
 	sleep 1
 }
@@ -160,7 +161,7 @@ rebind()
 	kill -USR1 "$RX_PID"
 	tx_wait
 	check_err $? "the flow did not go on after unbind and bind"
-	slowwait 30 no_detached_pool
+	wait_for 30 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"
 }
 
@@ -178,7 +179,7 @@ rebind_in_full_flow()
 		flow_goes_on "after unbind and bind, round $i"
 	done
 	flow_end
-	slowwait 30 no_detached_pool
+	wait_for 30 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"
 }
 
@@ -207,7 +208,7 @@ unbind_and_wait()
 	stop_process "$RX_PID"
 	# the orphaned socket keeps its fragments until its namespace goes
 	cleanup_ns "$TXNS" "$RXNS"
-	slowwait 60 no_detached_pool
+	wait_for 60 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"
 	dev_bind tx
 	check_err $? "bind"
@@ -225,7 +226,7 @@ netns_gone()
 	cleanup_ns "$RXNS"
 	TXNS="" RXNS=""
 	# the devices are back in the first namespace
-	slowwait 20 dev_name tx > /dev/null
+	wait_for 20 dev_there tx
 	check_err $? "the device went with its namespace"
 	link_adopt
 	check_err $? "the link did not come back"
@@ -283,7 +284,7 @@ cpu_hotplug()
 all_empty()
 {
 	expect_pools_empty
-	slowwait 10 no_detached_pool
+	wait_for 10 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"
 }
 

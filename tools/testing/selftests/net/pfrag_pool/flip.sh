@@ -12,7 +12,7 @@ flipper()
 	local in=()
 
 	have_pool || exec sleep inf
-	[ "$1" = init ] || in=(ip netns exec "$1")
+	[ "$1" = init ] || in=(nsenter "--net=/run/netns/$1")
 	exec "${in[@]}" bash -c '
 		exec 9<> <(:)
 		while :; do

@@ -40,12 +40,12 @@ idle_sockets()
 	before=$(mem_available)
 	FLOWS=$SOCKETS rx_start
 	FLOWS=$SOCKETS tx_start $RX4 -H -b 1000 -w 1000
-	slowwait $PATIENCE sockets_held
+	wait_for $PATIENCE sockets_held
 	check_err $? "$SOCKETS sockets: $(cat "$TMP/tx.log")"
-	slowwait $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
+	wait_for $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
 	check_err $? "not every byte arrived"
 	if [ "$1" = 1 ]; then
-		slowwait 60 tx_pools_empty
+		wait_for 60 tx_pools_empty
 		check_err $? "idle sockets hold pool pages: $(pools_text)"
 	fi
 	USED=$((before - $(mem_available)))
@@ -75,12 +75,12 @@ stalled_sockets()
 	pool_set "$1"
 	before=$(mem_available)
 	rx_start
-	ip netns exec "$RXNS" ./pfrag_io -l -p $((PORT + 1)) -n $STALLED \
-		-B 2304 -q 0 > "$TMP/stall.log" 2>&1 &
+	nsenter "--net=/run/netns/$RXNS" ./pfrag_io -l -p $((PORT + 1)) \
+		-n $STALLED -B 2304 -q 0 > "$TMP/stall.log" 2>&1 &
 	STALL_PID=$!
 	wait_local_port_listen "$RXNS" $((PORT + 1)) tcp
 	tx_start $RX4 -H -A $STALLED -b 65536
-	slowwait 300 sockets_held
+	wait_for 300 sockets_held
 	check_err $? "stalled sockets: $(cat "$TMP/tx.log")"
 	USED=$((before - $(mem_available)))
 	POOL=$(tx_pool_bytes)

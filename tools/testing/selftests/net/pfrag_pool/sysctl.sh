@@ -11,7 +11,7 @@ read_setting()
 	if [ "$1" = init ]; then
 		cat "/proc/sys/$SYSCTL"
 	else
-		ip netns exec "$1" cat "/proc/sys/$SYSCTL"
+		in_ns "$1" cat "/proc/sys/$SYSCTL"
 	fi
 }
 
@@ -104,7 +104,7 @@ effective()
 	echo "$init" > "/proc/sys/$SYSCTL"
 	# the pool, if there is to be one, is made by a work item
 	if ((init)); then
-		slowwait 30 pool_is_there
+		wait_for 30 pool_is_there
 	else
 		sleep 1
 	fi
