@@ -39,9 +39,11 @@ frags_to_receiver()
 	local addr=$1 rxopts=$2; shift 2
 
 	if [ "$LINK" = nsim ]; then
-		in_ns "$RXNS" ethtool -G pfrx tcp-data-split on \
-			hds-thresh 0
-		check_err $? "ethtool: tcp-data-split"
+		if ! in_ns "$RXNS" ethtool -G pfrx tcp-data-split on \
+			hds-thresh 0 2> /dev/null; then
+			skip_case "ethtool cannot set tcp-data-split"
+			return
+		fi
 		defer in_ns "$RXNS" ethtool -G pfrx tcp-data-split off
 	fi
 	pooled "$addr" "$rxopts" "$@"
