@@ -206,7 +206,6 @@ unbind_and_wait()
 	log_info "stuck for 66 s: $(pools_text)"
 	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
 	stop_process "$RX_PID"
-	# the orphaned socket keeps its fragments until its namespace goes
 	cleanup_ns "$TXNS" "$RXNS"
 	wait_for 60 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"

@@ -419,8 +419,11 @@ link_adopt()
 	local ns
 
 	setup_ns TXNS RXNS || return
+	# An orphaned socket keeps its fragments, and its namespace, until it gives
+	# up: let that be soon
 	for ns in "$TXNS" "$RXNS"; do
 		in_ns "$ns" sysctl -qw \
+			net.ipv4.tcp_orphan_retries=1 \
 			net.ipv6.conf.all.keep_addr_on_down=1 \
 			net.ipv6.conf.default.keep_addr_on_down=1
 	done
