@@ -31,6 +31,15 @@ end_held()
 	STALL_PID=
 }
 
+# Nothing but what the driver keeps for heads: virtio_net, a few pages a queue
+tx_pools_idle()
+{
+	local most=0
+
+	[ "$LINK" = virtio_net ] && most=16
+	(($(tx_pool_pages) <= most))
+}
+
 # KiB that SOCKETS idle sockets take, in USED
 idle_sockets()
 {
@@ -45,7 +54,7 @@ idle_sockets()
 	wait_for $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
 	check_err $? "not every byte arrived"
 	if [ "$1" = 1 ]; then
-		wait_for 60 tx_pools_empty
+		wait_for 60 tx_pools_idle
 		check_err $? "idle sockets hold pool pages: $(pools_text)"
 	fi
 	USED=$((before - $(mem_available)))
@@ -63,8 +72,8 @@ idle_is_free()
 	idle_sockets 1
 	on=$USED
 	log_info "$SOCKETS idle sockets: off $off KiB, on $on KiB"
-	# far below a page for each of them, above the noise
-	((on - off < SOCKETS * 2))
+	# below a page for each of them, above the noise
+	((on - off < SOCKETS * 4))
 	check_err $? "idle sockets take $((on - off)) KiB more with the pool"
 }
 
