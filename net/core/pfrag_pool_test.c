@@ -611,6 +611,7 @@ static struct kunit_suite pfrag_test_suite = {
 	.exit = pfrag_test_exit,
 	.test_cases = pfrag_test_cases,
 };
+
 kunit_test_suite(pfrag_test_suite);
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

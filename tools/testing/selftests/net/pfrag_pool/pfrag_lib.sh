@@ -255,8 +255,8 @@ tx_pools_empty()
 
 # All sockets are gone: an idle pool empties itself, a dead one goes away
 #
-# virtio_net keeps a page for the heads it sends until it has sent something with
-# the setting off.
+# virtio_net keeps a page for the heads it sends until it has sent something
+# with the setting off.
 expect_pools_empty()
 {
 	have_pool || return 0
@@ -419,8 +419,8 @@ link_adopt()
 	local ns
 
 	setup_ns TXNS RXNS || return
-	# An orphaned socket keeps its fragments, and its namespace, until it gives
-	# up: let that be soon
+	# An orphaned socket keeps its fragments, and its namespace, until it
+	# gives up: let that be soon
 	for ns in "$TXNS" "$RXNS"; do
 		in_ns "$ns" sysctl -qw \
 			net.ipv4.tcp_orphan_retries=1 \
