@@ -91,6 +91,8 @@ stalled_sockets()
 	tx_start $RX4 -H -A $STALLED -b 65536
 	wait_for 300 sockets_held
 	check_err $? "stalled sockets: $(cat "$TMP/tx.log")"
+	# what is only cached goes within a few seconds
+	[ "$1" = 1 ] && sleep 8
 	USED=$((before - $(mem_available)))
 	POOL=$(tx_pool_bytes)
 	end_held
@@ -111,7 +113,7 @@ stalled_is_bounded()
 	# a page of 32 KiB each is the worst that page fragments can do
 	((pool <= STALLED * 32 + 4096))
 	check_err $? "stalled sockets hold $pool KiB of pool pages"
-	((on - off < 8192))
+	((on - off < STALLED * 32 + 8192))
 	check_err $? "stalled sockets take $((on - off)) KiB more with the pool"
 	expect_pools_empty
 }
