@@ -31,15 +31,6 @@ end_held()
 	STALL_PID=
 }
 
-# Nothing but what the driver keeps for heads: virtio_net, a few pages a queue
-tx_pools_idle()
-{
-	local most=0
-
-	[ "$LINK" = virtio_net ] && most=16
-	(($(tx_pool_pages) <= most))
-}
-
 # KiB that SOCKETS idle sockets take, in USED
 idle_sockets()
 {
