@@ -248,8 +248,8 @@ no_detached_pool()
 	! tx_pools | grep -q detached
 }
 
-# Nothing but what the driver keeps for heads: each queue of virtio_net has up to
-# three pages, until it completes something while the setting is off.
+# Nothing but what the driver keeps for heads: each queue of virtio_net has up
+# to three pages, until it completes something while the setting is off.
 tx_pools_idle()
 {
 	local most=0
