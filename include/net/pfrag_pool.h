@@ -40,32 +40,35 @@ void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size);
  *		the size
  * @size:	how many bytes the caller would like, at least one
  *
- * For small writes: no lookup and no reference, what continues @frag lives by
- * @frag's. So @frag must stay until the bytes have been given back, or are part
- * of it.
+ * For small writes: no lookup, no lock and no reference, what continues @frag
+ * lives by @frag's. So @frag must stay until the bytes have been given back, or
+ * are part of it.
  *
- * Context: Any with interrupts enabled. Does not sleep.
+ * An address names both a page and a place in it. @frag's reference keeps its
+ * page from being begun anew, so if the context's free bytes still start at
+ * @frag's end, they are the ones behind @frag, whatever happened meanwhile.
+ *
+ * Context: Any. Does not sleep.
  * Return: how many bytes, up to @size, are the caller's; 0 unless @frag ends
  *	   where this CPU's current page goes on.
  */
 static inline u32 pfrag_pool_extend(const skb_frag_t *frag, u32 size)
 {
 	netmem_ref netmem = netmem_tx_pp_untag(skb_frag_netmem(frag));
-	struct page_pool *pool = __netmem_get_pp(netmem);
+	long va = (long)page_address(__netmem_to_page(netmem));
 	u32 end = skb_frag_off(frag) + skb_frag_size(frag);
-	u32 room = (PAGE_SIZE << pool->p.order) - end;
-	struct page_pool_ctx *ctx;
-	u32 ret = 0;
+	struct page_pool *pool = __netmem_get_pp(netmem);
 
-	ctx = raw_cpu_ptr(pool->ctx);
-	spin_lock_bh(&ctx->lock);
-	if (ctx->frag_page == netmem && ctx->frag_offset == end) {
-		ret = min(size, room);
-		ctx->frag_offset = end + ret;
-	}
-	spin_unlock_bh(&ctx->lock);
+	/* Nothing at the end of the page. Where the next page starts a context
+	 * may be, too, but to move that by 0 bytes does no harm.
+	 */
+	size = min(size, (u32)(PAGE_SIZE << pool->p.order) - end);
+	va += end;
+	if (!atomic_long_try_cmpxchg(&raw_cpu_ptr(pool->ctx)->frag_va, &va,
+				     va + size))
+		return 0;
 
-	return ret;
+	return size;
 }
 
 /**

@@ -125,6 +125,50 @@ static bool pfrag_pool_page_unused(const struct page_pool_ctx *ctx)
 	       netmem_ref_count(netmem) == 1;
 }
 
+/* The first byte of a page, as a context's frag_va has it */
+static long pfrag_pool_va(netmem_ref netmem)
+{
+	return (long)page_address(__netmem_to_page(netmem));
+}
+
+/* Bytes from @va to the end of the context's page. @ctx->lock held. */
+static u32 pfrag_pool_room(const struct page_pool *pool,
+			   const struct page_pool_ctx *ctx, long va)
+{
+	if (!ctx->frag_page)
+		return 0;
+
+	return pfrag_pool_va(ctx->frag_page) +
+	       (PAGE_SIZE << pool->p.order) - va;
+}
+
+/* Take fragments from the start of the context's page. @ctx->lock held. */
+static void pfrag_pool_start(struct page_pool_ctx *ctx)
+{
+	page_pool_fragment_netmem(ctx->frag_page, PP_BIAS_MAX);
+	ctx->frag_users = 0;
+	atomic_long_set(&ctx->frag_va, pfrag_pool_va(ctx->frag_page));
+}
+
+/* Give the context another page. @ctx->lock held. */
+static int pfrag_pool_refill(struct page_pool *pool, struct page_pool_ctx *ctx)
+{
+	page_pool_ctx_drop_frag(pool, ctx);
+
+	if (pool->p.order &&
+	    static_branch_unlikely(&net_high_order_alloc_disable_key))
+		return -ENOMEM;
+
+	ctx->frag_page = page_pool_ctx_alloc_locked(pool, ctx,
+						    PAGE_POOL_TX_GFP);
+	if (unlikely(!ctx->frag_page))
+		return page_pool_ctx_full(pool) ? -ENOBUFS : -ENOMEM;
+
+	pfrag_pool_start(ctx);
+
+	return 0;
+}
+
 /**
  * pfrag_pool_reserve() - reserve bytes for a new fragment
  * @pool:	TX page pool, or any pool with PP_FLAG_ALLOC_CTX
@@ -141,46 +185,32 @@ static bool pfrag_pool_page_unused(const struct page_pool_ctx *ctx)
  */
 int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 {
-	u32 page_size = PAGE_SIZE << pool->p.order;
 	struct page_pool_ctx *ctx;
 	int err = 0;
+	long va;
 
 	ctx = raw_cpu_ptr(pool->ctx);
 	spin_lock_bh(&ctx->lock);
 
-	if (ctx->frag_page) {
-		if (pfrag_pool_page_unused(ctx)) {
-			page_pool_fragment_netmem(ctx->frag_page, PP_BIAS_MAX);
-			ctx->frag_users = 0;
-			ctx->frag_offset = 0;
-		} else if (page_size - ctx->frag_offset < PFRAG_POOL_MIN_ROOM) {
-			page_pool_ctx_drop_frag(pool, ctx);
-		}
-	}
+	if (ctx->frag_page && pfrag_pool_page_unused(ctx))
+		pfrag_pool_start(ctx);
 
-	if (!ctx->frag_page) {
-		err = -ENOMEM;
-		if (pool->p.order &&
-		    static_branch_unlikely(&net_high_order_alloc_disable_key))
-			goto unlock;
-		ctx->frag_page = page_pool_ctx_alloc_locked(pool, ctx,
-							    PAGE_POOL_TX_GFP);
-		if (unlikely(!ctx->frag_page)) {
-			if (page_pool_ctx_full(pool))
-				err = -ENOBUFS;
-			goto unlock;
+	/* Those who extend a fragment take no lock */
+	va = atomic_long_read(&ctx->frag_va);
+	do {
+		if (pfrag_pool_room(pool, ctx, va) < PFRAG_POOL_MIN_ROOM) {
+			err = pfrag_pool_refill(pool, ctx);
+			if (unlikely(err))
+				goto unlock;
+			va = pfrag_pool_va(ctx->frag_page);
 		}
-		page_pool_fragment_netmem(ctx->frag_page, PP_BIAS_MAX);
-		ctx->frag_users = 0;
-		ctx->frag_offset = 0;
-		err = 0;
-	}
+		pfrag->size = min(size, pfrag_pool_room(pool, ctx, va));
+	} while (!atomic_long_try_cmpxchg(&ctx->frag_va, &va,
+					  va + pfrag->size));
 
 	pfrag->netmem = netmem_tx_pp_tag(ctx->frag_page);
-	pfrag->offset = ctx->frag_offset;
-	pfrag->size = min(size, page_size - ctx->frag_offset);
+	pfrag->offset = va - pfrag_pool_va(ctx->frag_page);
 	ctx->frag_users++;
-	ctx->frag_offset += pfrag->size;
 unlock:
 	spin_unlock_bh(&ctx->lock);
 
@@ -196,12 +226,15 @@ EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
 void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size)
 {
 	struct page_pool_ctx *ctx;
+	long va;
 
 	netmem = netmem_tx_pp_untag(netmem);
+	va = pfrag_pool_va(netmem) + end;
 	ctx = raw_cpu_ptr(__netmem_get_pp(netmem)->ctx);
 	spin_lock_bh(&ctx->lock);
-	if (ctx->frag_page == netmem && ctx->frag_offset == end)
-		ctx->frag_offset = end - size;
+	/* The page's end may be where another one starts */
+	if (ctx->frag_page == netmem)
+		atomic_long_try_cmpxchg(&ctx->frag_va, &va, va - size);
 	spin_unlock_bh(&ctx->lock);
 }
 EXPORT_SYMBOL_GPL(__pfrag_pool_give_back);

@@ -4,7 +4,9 @@
 #include <kunit/device.h>
 #include <kunit/test.h>
 #include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
+#include <linux/kthread.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/skbuff_ref.h>
@@ -242,6 +244,103 @@ static void pfrag_pool_limit(struct kunit *test)
 }
 
 /* The tag */
+
+struct pfrag_stress {
+	struct page_pool *pool;
+	atomic_t ids;
+	atomic_t extended;
+	atomic_t overwritten;
+};
+
+static u8 *pfrag_stress_va(const skb_frag_t *frag)
+{
+	return (u8 *)page_address(skb_frag_page(frag)) + skb_frag_off(frag);
+}
+
+/* Frags of one writer: only his bytes are to be in them when they end */
+static void pfrag_stress_end(struct pfrag_stress *s, skb_frag_t *frag, u8 id)
+{
+	if (!frag->netmem)
+		return;
+	if (memchr_inv(pfrag_stress_va(frag), id, skb_frag_size(frag)))
+		atomic_inc(&s->overwritten);
+	put_netmem(frag->netmem);
+	frag->netmem = 0;
+}
+
+static int pfrag_stress_writer(void *arg)
+{
+	struct pfrag_stress *s = arg;
+	u8 id = atomic_inc_return(&s->ids);
+	skb_frag_t frags[24] = {}, *frag;
+	u32 i = 0, j, size, used;
+	struct pfrag range;
+
+	while (!kthread_should_stop()) {
+		frag = &frags[i++ % ARRAY_SIZE(frags)];
+		pfrag_stress_end(s, frag, id);
+		cond_resched();
+		if (pfrag_pool_reserve(s->pool, &range, 1 + i % 61))
+			continue;
+		skb_frag_fill_netmem_desc(frag, range.netmem, range.offset,
+					  range.size);
+		memset(pfrag_stress_va(frag), id, range.size);
+
+		for (j = 0; j < 16; j++) {
+			size = pfrag_pool_extend(frag, 1 + (i + j) % 41);
+			if (!size)
+				break;
+			atomic_inc(&s->extended);
+			memset(pfrag_stress_va(frag) + skb_frag_size(frag), id,
+			       size);
+			used = j & 1 ? size : size / 2;
+			pfrag_pool_give_back(frag, size, used);
+			skb_frag_size_add(frag, used);
+		}
+	}
+
+	for (i = 0; i < ARRAY_SIZE(frags); i++)
+		pfrag_stress_end(s, &frags[i], id);
+
+	return 0;
+}
+
+static int pfrag_stress_drain(void *arg)
+{
+	struct pfrag_stress *s = arg;
+
+	while (!kthread_should_stop()) {
+		page_pool_ctx_drain(s->pool);
+		usleep_range(50, 200);
+	}
+
+	return 0;
+}
+
+/* Writers on one context and on several extend fragments without its lock,
+ * while others reserve behind them and the page is taken away
+ */
+static void pfrag_pool_race(struct kunit *test)
+{
+	struct pfrag_test *t = test->priv;
+	struct pfrag_stress s = { .pool = t->pool };
+	struct task_struct *task[5];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(task); i++) {
+		task[i] = kthread_run(i ? pfrag_stress_writer :
+					  pfrag_stress_drain,
+				      &s, "pfrag_pool_test/%d", i);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task[i]);
+	}
+	msleep(1500);
+	for (i = 0; i < ARRAY_SIZE(task); i++)
+		kthread_stop(task[i]);
+
+	KUNIT_EXPECT_GT(test, atomic_read(&s.extended), 100);
+	KUNIT_EXPECT_EQ_MSG(test, atomic_read(&s.overwritten), 0,
+			    "bytes were handed out twice");
+}
 
 static struct sk_buff *pfrag_test_skb(struct kunit *test, u32 a_size,
 				      u32 b_size)
@@ -595,6 +694,7 @@ static struct kunit_case pfrag_test_cases[] = {
 	KUNIT_CASE(pfrag_pool_start_over),
 	KUNIT_CASE(pfrag_pool_commit_late),
 	KUNIT_CASE(pfrag_pool_limit),
+	KUNIT_CASE(pfrag_pool_race),
 	KUNIT_CASE(pfrag_pool_registry),
 	KUNIT_CASE(netmem_tag_helpers),
 	KUNIT_CASE(netmem_tag_copies),
