@@ -27,8 +27,6 @@ struct pfrag {
 	u32 size;
 };
 
-#ifdef CONFIG_PFRAG_POOL
-
 struct page_pool *pfrag_pool_get(const struct sock *sk);
 int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size);
 void pfrag_pool_commit(struct pfrag *pfrag, u32 used);
@@ -93,34 +91,5 @@ static inline void pfrag_pool_give_back(const skb_frag_t *frag, u32 reserved,
 				       skb_frag_size(frag) + reserved,
 				       reserved - used);
 }
-
-#else
-
-static inline struct page_pool *pfrag_pool_get(const struct sock *sk)
-{
-	return NULL;
-}
-
-static inline int pfrag_pool_reserve(struct page_pool *pool,
-				     struct pfrag *pfrag, u32 size)
-{
-	return -EOPNOTSUPP;
-}
-
-static inline void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
-{
-}
-
-static inline u32 pfrag_pool_extend(const skb_frag_t *frag, u32 size)
-{
-	return 0;
-}
-
-static inline void pfrag_pool_give_back(const skb_frag_t *frag, u32 reserved,
-					u32 used)
-{
-}
-
-#endif /* CONFIG_PFRAG_POOL */
 
 #endif /* _NET_PFRAG_POOL_H */
