@@ -29,7 +29,6 @@ struct pfrag {
 
 struct page_pool *pfrag_pool_get(const struct sock *sk);
 int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size);
-void pfrag_pool_commit(struct pfrag *pfrag, u32 used);
 void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size);
 
 /**
@@ -70,20 +69,22 @@ static inline u32 pfrag_pool_extend(const skb_frag_t *frag, u32 size)
 }
 
 /**
- * pfrag_pool_give_back() - give back bytes that were reserved behind a fragment
- * @frag:	the frag that was extended, its size as it was then or what the
- *		caller has made of it since
- * @reserved:	bytes that are reserved behind @frag
- * @used:	how many of them the caller keeps
+ * pfrag_pool_commit() - say how much of the bytes reserved behind a fragment is
+ * used
+ * @frag:	the frag, its size not yet grown by what was reserved: 0 if it
+ *		is new
+ * @reserved:	bytes that pfrag_pool_reserve() or pfrag_pool_extend() gave
+ * @used:	how many of them, from the first, the caller keeps
  *
- * They are lost, until the page comes round again, if somebody has reserved
- * behind them.
+ * What is not used goes back if nobody has reserved behind it meanwhile;
+ * otherwise it is lost until the page comes round again. @frag's reference, and
+ * growing @frag by @used, are the caller's business.
  *
  * Context: Any with interrupts enabled, also long after the reservation, on
  *	    another CPU, and when the pool has been destroyed.
  */
-static inline void pfrag_pool_give_back(const skb_frag_t *frag, u32 reserved,
-					u32 used)
+static inline void pfrag_pool_commit(const skb_frag_t *frag, u32 reserved,
+				     u32 used)
 {
 	if (used != reserved)
 		__pfrag_pool_give_back(skb_frag_netmem(frag),

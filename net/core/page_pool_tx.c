@@ -30,6 +30,7 @@
 #include <net/page_pool/helpers.h>
 #include <net/page_pool/tx.h>
 #include <net/sock.h>
+#include <xen/xen.h>
 
 #include "dev.h"
 #include "page_pool_priv.h"
@@ -81,7 +82,8 @@ static void page_pool_tx_trim(struct work_struct *work)
 
 	page_pool_ctx_trim(tx->pool);
 
-	if (page_pool_tx_enabled() || page_pool_inflight(tx->pool, false))
+	/* Otherwise the pool is closed, and empty now */
+	if (page_pool_tx_enabled())
 		queue_delayed_work(system_power_efficient_wq, dwork,
 				   PAGE_POOL_TX_TRIM);
 }
@@ -115,14 +117,6 @@ static void page_pool_tx_release(struct device *dma_dev, void *res)
 	mutex_unlock(&page_pool_tx_lock);
 
 	cancel_delayed_work_sync(&tx->trim);
-
-	/* From here on the pages in flight are ordinary memory: netdevs that
-	 * transmit them map them. Then wait for those who found the pool
-	 * before.
-	 */
-	WRITE_ONCE(tx->pool->premap_dev, NULL);
-	synchronize_net();
-
 	page_pool_destroy(tx->pool);
 }
 
@@ -139,6 +133,9 @@ static const char *page_pool_tx_refuse(struct device *dma_dev)
 		return "this architecture cannot track its pages";
 	if (dev_is_pci(dma_dev) && to_pci_dev(dma_dev)->untrusted)
 		return "the device is untrusted";
+	/* what is contiguous for the guest need not be for the device */
+	if (xen_pv_domain())
+		return "the kernel is a Xen PV guest";
 	if (is_swiotlb_force_bounce(dma_dev))
 		return "the device's DMA goes through bounce buffers";
 	if (dma_addressing_limited(dma_dev))
@@ -295,8 +292,8 @@ static void page_pool_tx_work_fn(struct work_struct *work)
  * page_pool_tx_enable() - let TX page pools be allocated from, or not
  * @enable:	the setting of the first network namespace
  *
- * The pools are made by a work item, those that exist stay: they empty
- * themselves when they are no longer used.
+ * The pools are made by a work item. Those that exist stay: empty, and
+ * without a page that nobody uses, while they must not be allocated from.
  *
  * Context: Process context. Callers exclude each other.
  */
@@ -304,19 +301,25 @@ void page_pool_tx_enable(bool enable)
 {
 	struct page_pool_tx *tx;
 
-	if (!enable) {
+	if (enable)
+		static_branch_enable(&page_pool_tx_key);
+	else
 		static_branch_disable(&page_pool_tx_key);
-		return;
-	}
-
-	static_branch_enable(&page_pool_tx_key);
-	schedule_work(&page_pool_tx_work);
 
 	mutex_lock(&page_pool_tx_lock);
-	list_for_each_entry(tx, &page_pool_tx_list, list)
+	list_for_each_entry(tx, &page_pool_tx_list, list) {
+		if (enable)
+			page_pool_ctx_open(tx->pool);
+		else
+			page_pool_ctx_close(tx->pool);
+		/* When off once more, for what was on its way to the ring */
 		queue_delayed_work(system_power_efficient_wq, &tx->trim,
 				   PAGE_POOL_TX_TRIM);
+	}
 	mutex_unlock(&page_pool_tx_lock);
+
+	if (enable)
+		schedule_work(&page_pool_tx_work);
 }
 
 /**
@@ -368,7 +371,8 @@ netmem_ref page_pool_tx_alloc(struct net_device *dev)
 
 	rcu_read_lock();
 	pool = netdev_tx_page_pool(dev);
-	if (pool && READ_ONCE(pool->premap_dev))
+	if (pool && READ_ONCE(pool->premap_dev) &&
+	    !static_branch_unlikely(&net_high_order_alloc_disable_key))
 		netmem = page_pool_ctx_alloc_netmem(pool, PAGE_POOL_TX_GFP);
 	rcu_read_unlock();
 
@@ -383,9 +387,10 @@ EXPORT_SYMBOL_GPL(page_pool_tx_alloc);
  *
  * Sockets that receive by @napi, and send by its netdev, take their pages from
  * @pool instead of the device's pool. The caller promises that @pool lives
- * until page_pool_unregister_napi() and a grace period have passed, and that
- * it stays mapped, for the device it was created with, as long as the netdev's
- * rings may point to its pages.
+ * until page_pool_unregister_napi() and a grace period have passed, and longer
+ * than all rings by which the device that it was created with may read its
+ * pages: also those of another netdev that does DMA by the same device, which a
+ * route, a bond or a tc rule may have led a page to.
  *
  * Context: Process context, after netif_napi_add(). The caller serialises it
  *	    with page_pool_unregister_napi() and netif_napi_del() of @napi.
@@ -443,7 +448,7 @@ struct page_pool *page_pool_get_by_napi_id(unsigned int napi_id,
 
 	return pool ?: netdev_tx_page_pool(napi->dev);
 }
-EXPORT_SYMBOL_GPL(page_pool_get_by_napi_id);
+EXPORT_SYMBOL_IF_KUNIT(page_pool_get_by_napi_id);
 
 static unsigned long page_pool_tx_count(struct shrinker *shrinker,
 					struct shrink_control *sc)
@@ -463,20 +468,21 @@ static unsigned long page_pool_tx_count(struct shrinker *shrinker,
 static unsigned long page_pool_tx_scan(struct shrinker *shrinker,
 				       struct shrink_control *sc)
 {
-	unsigned long freed = 0;
+	unsigned int want = DIV_ROUND_UP(sc->nr_to_scan,
+					 1UL << PAGE_POOL_TX_ORDER);
+	unsigned int freed = 0;
 	struct page_pool_tx *tx;
 
 	if (!mutex_trylock(&page_pool_tx_lock))
 		return SHRINK_STOP;
 	list_for_each_entry(tx, &page_pool_tx_list, list) {
-		freed += page_pool_ctx_cached(tx->pool) << PAGE_POOL_TX_ORDER;
-		page_pool_ctx_drain(tx->pool);
-		if (freed >= sc->nr_to_scan)
+		if (freed >= want)
 			break;
+		freed += page_pool_ctx_shrink(tx->pool, want - freed);
 	}
 	mutex_unlock(&page_pool_tx_lock);
 
-	return freed ?: SHRINK_STOP;
+	return freed ? (unsigned long)freed << PAGE_POOL_TX_ORDER : SHRINK_STOP;
 }
 
 /* The pool shows up in netlink with one of its netdevs. That one goes: list it

@@ -16,6 +16,7 @@
  * frag_users counts what has been handed out.
  */
 
+#include <kunit/visibility.h>
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <net/dst.h>
@@ -94,7 +95,7 @@ struct page_pool *pfrag_pool_get(const struct sock *sk)
 		return NULL;
 
 #ifdef CONFIG_XFRM
-	if (dst_xfrm(dst) && !dst_xfrm(dst)->xso.dev)
+	if (dst_xfrm(dst) && !READ_ONCE(dst_xfrm(dst)->xso.dev))
 		return NULL;
 #endif
 
@@ -131,11 +132,15 @@ static long pfrag_pool_va(netmem_ref netmem)
 	return (long)page_address(__netmem_to_page(netmem));
 }
 
-/* Bytes from @va to the end of the context's page. @ctx->lock held. */
+/* Bytes from @va to the end of the context's page. @ctx->lock held.
+ *
+ * Bytes come back, references that were handed out do not, and must not exceed
+ * those that were taken in advance.
+ */
 static u32 pfrag_pool_room(const struct page_pool *pool,
 			   const struct page_pool_ctx *ctx, long va)
 {
-	if (!ctx->frag_page)
+	if (!ctx->frag_page || ctx->frag_users >= PP_BIAS_MAX / 2)
 		return 0;
 
 	return pfrag_pool_va(ctx->frag_page) +
@@ -192,6 +197,7 @@ int pfrag_pool_reserve(struct page_pool *pool, struct pfrag *pfrag, u32 size)
 	ctx = raw_cpu_ptr(pool->ctx);
 	spin_lock_bh(&ctx->lock);
 
+	ctx->active = true;
 	if (ctx->frag_page && pfrag_pool_page_unused(ctx))
 		pfrag_pool_start(ctx);
 
@@ -216,10 +222,10 @@ unlock:
 
 	return err;
 }
-EXPORT_SYMBOL_GPL(pfrag_pool_reserve);
+EXPORT_SYMBOL_IF_KUNIT(pfrag_pool_reserve);
 
-/* The slow half of pfrag_pool_give_back(): @size bytes before @end. The caller
- * has a reference to the page, hence there are still the pool and its
+/* The slow half of pfrag_pool_commit(): @size bytes before @end go back. The
+ * caller has a reference to the page, hence there are still the pool and its
  * contexts. If the pool has been destroyed, this is no context's page any
  * more.
  */
@@ -237,28 +243,4 @@ void __pfrag_pool_give_back(netmem_ref netmem, u32 end, u32 size)
 		atomic_long_try_cmpxchg(&ctx->frag_va, &va, va - size);
 	spin_unlock_bh(&ctx->lock);
 }
-EXPORT_SYMBOL_GPL(__pfrag_pool_give_back);
-
-/**
- * pfrag_pool_commit() - say how much of a reserved range is used
- * @pfrag:	range, from pfrag_pool_reserve()
- * @used:	number of bytes from its start that the caller keeps
- *
- * What is not used goes back if nobody has reserved behind it meanwhile. With
- * @used 0 the range's reference is dropped, and @pfrag is void. Otherwise the
- * reference is the caller's, to be put into a frag: @netmem as it is.
- *
- * Context: Any with interrupts enabled, also long after the reservation, on
- *	    another CPU, and when the pool has been destroyed.
- */
-void pfrag_pool_commit(struct pfrag *pfrag, u32 used)
-{
-	if (used != pfrag->size)
-		__pfrag_pool_give_back(pfrag->netmem,
-				       pfrag->offset + pfrag->size,
-				       pfrag->size - used);
-	pfrag->size = used;
-	if (!used)
-		put_netmem(pfrag->netmem);
-}
-EXPORT_SYMBOL_GPL(pfrag_pool_commit);
+EXPORT_SYMBOL_IF_KUNIT(__pfrag_pool_give_back);

@@ -99,22 +99,22 @@ int tcp_sendmsg_pfrag(struct sock *sk, struct sk_buff *skb,
 	copy = tcp_wmem_schedule(sk, size);
 	if (unlikely(!copy)) {
 		err = -ENOMEM;
-		goto give_back;
+		goto undo;
 	}
 
 	page = __netmem_to_page(netmem_tx_pp_untag(frag->netmem));
 	err = skb_copy_to_page_nocache(sk, from, skb, page, skb_frag_off(frag) +
 				       skb_frag_size(frag), copy);
 	if (unlikely(err))
-		goto give_back;
+		goto undo;
 
-	pfrag_pool_give_back(frag, size, copy);
+	pfrag_pool_commit(frag, size, copy);
 	skb_frag_size_add(frag, copy);
 
 	return copy;
 
-give_back:
-	pfrag_pool_give_back(frag, size, 0);
+undo:
+	pfrag_pool_commit(frag, size, 0);
 	/* It was new: never leave an empty frag */
 	if (!skb_frag_size(frag)) {
 		shinfo->nr_frags--;

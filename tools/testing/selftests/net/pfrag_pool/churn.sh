@@ -280,6 +280,71 @@ cpu_hotplug()
 	flow_end
 }
 
+# The device's rings go, and the data in them, with the driver still bound
+suspend_resume()
+{
+	local power=/sys/power delay=/sys/module/suspend/parameters i
+
+	if [ ! -w $power/pm_test ]; then
+		skip_case "no test of suspending (CONFIG_PM_DEBUG)"
+		return
+	fi
+	flow_start
+	echo 1 > $delay/pm_test_delay
+	echo devices > $power/pm_test
+	for i in 1 2; do
+		echo freeze > $power/state
+		check_err $? "suspend"
+		flow_goes_on "after suspend and resume, round $i"
+	done
+	echo none > $power/pm_test
+	flow_end
+}
+
+udp_received()
+{
+	in_ns "$RXNS" nstat -asz UdpNoPorts | awk '/UdpNoPorts/ { print $2 }'
+}
+
+netconsole_end()
+{
+	echo 0 > "$1/enabled"
+	rmdir "$1"
+}
+
+# netpoll transmits with interrupts off, whoever sends beside it
+netpoll()
+{
+	local dir=/sys/kernel/config/netconsole/pfrag_pool before i
+
+	modprobe -q netconsole
+	mountpoint -q /sys/kernel/config ||
+		mount -t configfs none /sys/kernel/config
+	if [ ! -d /sys/kernel/config/netconsole ]; then
+		skip_case "no netconsole (CONFIG_NETCONSOLE_DYNAMIC)"
+		return
+	fi
+	flow_start
+	mkdir $dir
+	defer netconsole_end $dir
+	echo pftx > $dir/dev_name
+	echo $TX4 > $dir/local_ip
+	echo $RX4 > $dir/remote_ip
+	ip -n "$RXNS" -j link show dev pfrx | jq -r '.[0].address' \
+		> $dir/remote_mac
+	# in the namespace of who enables it
+	TX tee $dir/enabled <<< 1 > /dev/null
+	must $? "netconsole" || return
+	before=$(udp_received)
+	for ((i = 0; i < 200; i++)); do
+		echo "<1>pfrag_pool: message $i by netconsole" > /dev/kmsg
+	done
+	flow_goes_on "beside netconsole"
+	(($(udp_received) - before >= 150))
+	check_err $? "few messages got through: $(udp_received) - $before"
+	flow_end
+}
+
 all_empty()
 {
 	expect_pools_empty
@@ -299,6 +364,8 @@ churn_cases()
 	run_case "generic XDP" xdp generic
 	run_case "AF_XDP" xdp xsk
 	run_case "CPU offline and online" cpu_hotplug
+	run_case "suspend and resume" suspend_resume
+	run_case "netconsole" netpoll
 	run_case "device moved to a namespace and back" netns_move
 	run_case "IPv4: unbind, bind with stuck fragments" rebind $RX4
 	run_case "IPv6: unbind, bind with stuck fragments" rebind $RX6

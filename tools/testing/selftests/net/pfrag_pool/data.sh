@@ -39,12 +39,9 @@ frags_to_receiver()
 	local addr=$1 rxopts=$2; shift 2
 
 	if [ "$LINK" = nsim ]; then
-		if ! in_ns "$RXNS" ethtool -G pfrx tcp-data-split on \
-			hds-thresh 0 2> /dev/null; then
-			skip_case "ethtool cannot set tcp-data-split"
-			return
-		fi
-		defer in_ns "$RXNS" ethtool -G pfrx tcp-data-split off
+		in_ns "$RXNS" ./pfrag_hds pfrx on
+		must $? "tcp-data-split of netdevsim" || return
+		defer in_ns "$RXNS" ./pfrag_hds pfrx off
 	fi
 	pooled "$addr" "$rxopts" "$@"
 }
