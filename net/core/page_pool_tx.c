@@ -372,7 +372,8 @@ netmem_ref page_pool_tx_alloc(struct net_device *dev)
 	rcu_read_lock();
 	pool = netdev_tx_page_pool(dev);
 	if (pool && READ_ONCE(pool->premap_dev) &&
-	    !static_branch_unlikely(&net_high_order_alloc_disable_key))
+	    !(PAGE_POOL_TX_ORDER &&
+	      static_branch_unlikely(&net_high_order_alloc_disable_key)))
 		netmem = page_pool_ctx_alloc_netmem(pool, PAGE_POOL_TX_GFP);
 	rcu_read_unlock();
 

@@ -21,6 +21,17 @@ flow_start()
 	flow_goes_on "at its start"
 }
 
+# After what takes the pool from the netdev for a while, or the driver's memory
+flow_uses_pool()
+{
+	local before
+
+	pool_set 1
+	before=$(hits)
+	flow_goes_on "$1"
+	expect_hits "$before"
+}
+
 flow_end()
 {
 	kill -USR1 "$TX_PID"
@@ -38,21 +49,16 @@ link_down_up()
 		ip -n "$ns" link set $dev down
 		sleep 0.3
 		ip -n "$ns" link set $dev up
-		flow_goes_on "after link down and up, round $i"
+		flow_uses_pool "after link down and up, round $i"
 	done
 	flow_end
 }
 
 channels()
 {
-	local max i n
+	local i n
 
-	max=$(TX ethtool --json -l pftx 2> /dev/null |
-		jq '.[0].combined.maximum // .[0]["combined-max"] // 0' \
-		2> /dev/null)
-	[ -z "$max" ] && max=$(TX ethtool -l pftx |
-		awk '/Combined:/ { print $2; exit }')
-	if [ "${max:-0}" -lt 2 ]; then
+	if [ "$(queues_max "$TXNS" pftx)" -lt 2 ]; then
 		skip_case "the device has one queue only"
 		return
 	fi
@@ -62,32 +68,35 @@ channels()
 			TX ethtool -L pftx combined $n
 			check_err $? "ethtool -L combined $n"
 		done
-		flow_goes_on "with other queues, round $i"
+		flow_uses_pool "with other queues, round $i"
 	done
 	flow_end
 }
 
-ring_max()
-{
-	TX ethtool -g pftx | awk -v w="$1:" '$1 == w { print $2; exit }'
-}
-
+# Down to rings so small that a packet takes a good part of one
 rings()
 {
-	local rx tx i d
+	local rx tx i size
 
-	rx=$(ring_max RX) tx=$(ring_max TX)
+	rx=$(ring_max "$TXNS" pftx RX) tx=$(ring_max "$TXNS" pftx TX)
 	[[ $rx =~ ^[0-9]+$ && $tx =~ ^[0-9]+$ ]]
 	must $? "ethtool -g" || return
+	if ! TX ethtool -G pftx tx $((tx / 2)) 2> /dev/null; then
+		skip_case "the device has no other rings"
+		return
+	fi
+	TX ethtool -G pftx tx "$tx"
 	flow_start
-	for i in 1 2 3; do
-		for d in 2 1; do
-			TX ethtool -G pftx rx $((rx / d)) tx $((tx / d))
-			check_err $? "ethtool -G $((rx / d)) $((tx / d))"
+	for i in 1 2; do
+		for size in $((tx / 2)) 64 32 $tx; do
+			TX ethtool -G pftx rx $((rx / i)) tx $size
+			check_err $? "ethtool -G $((rx / i)) $size"
+			flow_goes_on "with a TX ring of $size, round $i"
 		done
-		flow_goes_on "with other rings, round $i"
 	done
+	flow_uses_pool "with the rings it had"
 	flow_end
+	TX ethtool -G pftx rx "$rx" tx "$tx"
 }
 
 nsim_queue_reset()
@@ -129,7 +138,7 @@ xdp()
 		# but what it gets from there
 		[ "$1" = xsk ] || flow_goes_on "with XDP $1, round $i"
 		stop_process $pid
-		flow_goes_on "after XDP $1, round $i"
+		flow_uses_pool "after XDP $1, round $i"
 	done
 	log_info "XDP $1: $(cat "$TMP/xdp.log")"
 	flow_end
@@ -176,11 +185,43 @@ rebind_in_full_flow()
 		dev_bind tx
 		dev_adopt tx && { [ "$LINK" != nsim ] || nsim_join; }
 		check_err $? "the device did not come back"
-		flow_goes_on "after unbind and bind, round $i"
+		flow_uses_pool "after unbind and bind, round $i"
 	done
 	flow_end
 	wait_for 30 no_detached_pool
 	check_err $? "a pool does not end: $(pools_text)"
+}
+
+# The device that the pages are mapped for loses its driver: the fragments that
+# wait for their acknowledgment must be mapped anew when it comes back
+rebind_dma_dev()
+{
+	local addr=$1 before
+
+	stuck_flow_start "$addr"
+	dma_dev_unbind
+	check_err $? "unbind of the device that does DMA"
+	wait_for 10 pool_is_detached
+	check_err $? "the pool did not go with its device: $(pools_text)"
+	sleep 2
+	dma_dev_bind
+	dev_adopt tx
+	check_err $? "the device did not come back"
+	kill -USR1 "$RX_PID"
+	tx_wait
+	check_err $? "the flow did not go on after unbind and bind"
+	wait_for 30 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+	pool_set 1
+	before=$(hits)
+	transfer "$addr" "" -b "$(mib 2)"
+	check_err $? "transfer afterwards failed"
+	expect_hits "$before"
+}
+
+pool_is_detached()
+{
+	pool_refused || ! no_detached_pool
 }
 
 rebind_peer()
@@ -241,12 +282,16 @@ netns_move()
 	sleep 0.5
 	dev_adopt tx
 	check_err $? "the device did not come back"
-	flow_goes_on "after its device went to another namespace and back"
+	flow_uses_pool "after its device went to another namespace and back"
 	flow_end
 }
 
 nsim_module_gone()
 {
+	if [ ! -e /sys/module/netdevsim/refcnt ]; then
+		skip_case "netdevsim is built in"
+		return
+	fi
 	stuck_flow_start
 	modprobe -r netdevsim
 	must $? "netdevsim cannot be unloaded" || return
@@ -295,7 +340,7 @@ suspend_resume()
 	for i in 1 2; do
 		echo freeze > $power/state
 		check_err $? "suspend"
-		flow_goes_on "after suspend and resume, round $i"
+		flow_uses_pool "after suspend and resume, round $i"
 	done
 	echo none > $power/pm_test
 	flow_end
@@ -369,6 +414,12 @@ churn_cases()
 	run_case "device moved to a namespace and back" netns_move
 	run_case "IPv4: unbind, bind with stuck fragments" rebind $RX4
 	run_case "IPv6: unbind, bind with stuck fragments" rebind $RX6
+	if [ "$LINK" = virtio_net ]; then
+		run_case "IPv4: unbind, bind of its PCI device" \
+			rebind_dma_dev $RX4
+		run_case "IPv6: unbind, bind of its PCI device" \
+			rebind_dma_dev $RX6
+	fi
 	run_case "unbind, bind in full flow" rebind_in_full_flow
 	run_case "peer's unbind, bind" rebind_peer
 	run_case "IPv4: namespace deleted" netns_gone $RX4

@@ -227,8 +227,14 @@ container()
 		SENDER_NS=$CTNS unpooled $addr "" -b "$(mib 8)" -w 1:256K \
 			-m $MIX
 	done
-	# and back into a container: the sender's fragments arrive there
-	SENDER_NS=$CTNS unpooled $RX4 -s -b "$(mib 8)" -w 1:256K
+	# and back: fragments of the peer's pool go through bridge and veth
+	if [ "$LINK" = nsim ]; then
+		in_ns "$TXNS" ./pfrag_hds pftx on
+		check_err $? "tcp-data-split of netdevsim"
+		defer in_ns "$TXNS" ./pfrag_hds pftx off
+	fi
+	SENDER_NS=$RXNS RECEIVER_NS=$CTNS pooled $TX4 -s -b "$(mib 8)" \
+		-w 1:256K -m $MIX
 }
 
 # local address, remote address, SPI out, SPI in, algorithm...
@@ -252,36 +258,75 @@ esp_flush()
 	done
 }
 
-esp()
+esp_packets()
+{
+	ip -n "$TXNS" -s xfrm state get src "$1" dst "$2" proto esp spi 0x10 |
+		awk '/lifetime current:/ { getline; sub(/\(.*/, "", $2); print $2 }'
+}
+
+esp_start()
 {
 	local tx=$1 rx=$2; shift 2
 
-	defer esp_flush
-	esp_one_way "$TXNS" "$tx" "$rx" out 0x10 "$@" &&
+	esp_one_way "$RXNS" "$tx" "$rx" in 0x10 "$@" &&
+		esp_one_way "$RXNS" "$rx" "$tx" out 0x11 "$@" &&
 		esp_one_way "$TXNS" "$rx" "$tx" in 0x11 "$@" &&
-		esp_one_way "$RXNS" "$tx" "$rx" in 0x10 "$@" &&
-		esp_one_way "$RXNS" "$rx" "$tx" out 0x11 "$@"
-	if (($?)); then
+		esp_one_way "$TXNS" "$tx" "$rx" out 0x10 "$@"
+}
+
+# The CPU encrypts: no pool, for the device is not to see the plain text
+esp()
+{
+	local tx=$1 rx=$2 before
+
+	defer esp_flush
+	if ! esp_start "$@"; then
 		skip_case "no IPsec (CONFIG_INET_ESP)"
 		return
 	fi
-	# ESP in software copies or encrypts in place: it gets no pool
+	before=$(hits)
 	unpooled "$rx" "" -b "$(mib 4)" -w 1:64K -m $MIX
 	unpooled "$rx" -s -b "$(mib 4)" -w 1:64K
-	(($(ip -n "$TXNS" -s xfrm state | grep -c 'spi 0x00000010') == 1 &&
-	  $(counter "$TXNS" 'XfrmOutError') == 0))
+	expect_no_hits "$before"
+	(($(esp_packets "$tx" "$rx") > 20))
 	check_err $? "the flow did not go through ESP"
 }
 
-esp_gcm()
+# Encryption begins with fragments of the pool in the queue: they, and what is
+# retransmitted, go through ESP
+esp_begins()
 {
-	esp "$1" "$2" aead 'rfc4106(gcm(aes))' \
+	local tx=$1 rx=$2 before
+
+	defer esp_flush
+	before=$(hits)
+	rx_start -r 1M -B 64K
+	tx_start "$rx" -b "$(mib 32)" -w 1:64K
+	wait_for $PATIENCE progress_beyond rx 200000
+	check_err $? "the flow did not start"
+	expect_hits "$before"
+	if ! esp_start "$@"; then
+		kill -USR1 "$TX_PID"
+		tx_wait
+		skip_case "no IPsec (CONFIG_INET_ESP)"
+		return
+	fi
+	tx_wait
+	check_err $? "the flow did not end well"
+	(($(esp_packets "$tx" "$rx") > 20))
+	check_err $? "the flow did not go through ESP"
+}
+
+# function, local address, remote address
+gcm()
+{
+	"$@" aead 'rfc4106(gcm(aes))' \
 		0x0102030405060708090a0b0c0d0e0f1011121314 128
 }
 
-esp_cbc()
+cbc()
 {
-	esp "$1" "$2" enc 'cbc(aes)' 0x0102030405060708090a0b0c0d0e0f10 \
+	"$@" enc 'cbc(aes)' 0x0102030405060708090a0b0c0d0e0f10 \
 		auth 'hmac(sha256)' "0x$(printf '%064d' 1234567890)"
 }
 
@@ -319,8 +364,10 @@ data_cases()
 		run_case "IPv$v: MTU 9000" mtu $rx 9000
 		run_case "IPv$v: TCP Fast Open" fastopen $rx
 		run_case "IPv$v: TCP repair" repair $rx
-		run_case "IPv$v: IPsec transport, AES-GCM" esp_gcm $tx $rx
-		run_case "IPv$v: IPsec transport, AES-CBC" esp_cbc $tx $rx
+		run_case "IPv$v: IPsec transport, AES-GCM" gcm esp $tx $rx
+		run_case "IPv$v: IPsec transport, AES-CBC" cbc esp $tx $rx
+		run_case "IPv$v: IPsec begins, AES-GCM" gcm esp_begins $tx $rx
+		run_case "IPv$v: IPsec begins, AES-CBC" cbc esp_begins $tx $rx
 	done
 	run_case "MTU probing" mtu_probing
 	run_case "VLAN" vlan

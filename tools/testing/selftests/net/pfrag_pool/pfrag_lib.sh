@@ -6,9 +6,9 @@
 # after each case.
 #
 # Environment:
-#   PFRAG_LINKS	links to run over (nsim virtio_net)
-#   PFRAG_NETIFS	the two virtio_net devices to take, joined back to back;
-#			without it: the first two that are down
+#   PFRAG_NETIFS	two virtio_net devices joined back to back, which are
+#			taken and renamed: run over them as well
+#   PFRAG_LINKS	links to run over (nsim, and virtio_net with PFRAG_NETIFS)
 #   PFRAG_BASELINE	1: run on a kernel that has no pfrag_pool, and see
 #			what it makes of the traffic
 #   PFRAG_EXPECT_HITS	no: the pool is to be refused over virtio_net (with
@@ -20,7 +20,7 @@ cd "$(dirname "$(readlink -e "$0")")" || exit 1
 # shellcheck source=/dev/null
 source ../lib.sh
 
-: "${PFRAG_LINKS:=nsim virtio_net}"
+: "${PFRAG_LINKS:=nsim${PFRAG_NETIFS:+ virtio_net}}"
 : "${PFRAG_BASELINE:=0}"
 : "${PFRAG_EXPECT_HITS:=yes}"
 : "${PFRAG_CASES:=.}"
@@ -44,6 +44,8 @@ BAD_LOG+='|inconsistent lock|invalid wait context|general protection'
 BAD_LOG+='|refcount_t|list_(add|del) corruption|[Bb]ad page|page dumped'
 BAD_LOG+='|stalled pool shutdown|[Pp]age pool leak|memory leak'
 BAD_LOG+='|DMAR: .*fault|unregister_netdevice: waiting|soft lockup'
+BAD_LOG+='|event 0x[0-9a-f]+ received|Unhandled context fault|IO_PAGE_FAULT'
+BAD_LOG+='|fault from EP'
 BAD_LOG+='|swiotlb buffer is full|leaked|scheduling while atomic'
 
 ##############################################################################
@@ -65,11 +67,11 @@ require()
 	local cmd
 
 	[ "$(id -u)" -eq 0 ] || skip_all "these tests need root"
-	for cmd in ip tc ethtool jq nstat ping nsenter; do
+	for cmd in ip tc ethtool jq nstat ping nsenter taskset; do
 		command -v "$cmd" > /dev/null ||
 			skip_all "$cmd is not installed"
 	done
-	for cmd in ./pfrag_io ./pfrag_xdp ./pfrag_pools; do
+	for cmd in ./pfrag_io ./pfrag_xdp ./pfrag_pools ./pfrag_hds; do
 		[ -x "$cmd" ] ||
 			skip_all "$cmd is not built: run make here first"
 	done
@@ -179,7 +181,7 @@ counter()
 
 hits()
 {
-	counter "$TXNS" '^TcpExtTCPPfragPoolFrags$'
+	counter "${SENDER_NS:-$TXNS}" '^TcpExtTCPPfragPoolFrags$'
 }
 
 fallbacks()
@@ -248,26 +250,76 @@ no_detached_pool()
 	! tx_pools | grep -q detached
 }
 
-# Nothing but what the driver keeps for heads: each queue of virtio_net has up
-# to three pages, until it completes something while the setting is off.
-tx_pools_idle()
+# Pages that virtio_net may keep for heads while the setting is on: enough for
+# each entry of the rings of all its queues
+driver_pages()
 {
-	local most=0
+	local ns dev sum=0
 
-	[ "$LINK" = virtio_net ] && most=12
-	(($(tx_pool_pages) <= most))
+	[ "$LINK" = virtio_net ] || { echo 0; return; }
+	for dev in pftx pfrx; do
+		[ $dev = pftx ] && ns=$TXNS || ns=$RXNS
+		ns_there "$ns" || continue
+		((sum += $(ring_max "$ns" $dev TX) / 64 *
+			 $(queues_max "$ns" $dev)))
+	done
+	echo $sum
 }
 
-# All sockets are gone: an idle pool empties itself, a dead one goes away
+tx_pools_idle()
+{
+	(($(tx_pool_pages) <= ${1:-0}))
+}
+
+# What virtio_net keeps goes when the device is closed
+link_cycle()
+{
+	local side ns
+
+	for side in tx rx; do
+		[ $side = tx ] && ns=$TXNS || ns=$RXNS
+		ns_there "$ns" || continue
+		ip -n "$ns" link set dev pf$side down
+		ip -n "$ns" link set dev pf$side up
+	done
+	! ns_there "$TXNS" || wait_for 20 link_joined
+}
+
+# All sockets are gone: while the setting is on, a pool empties itself within
+# seconds but for what its driver keeps; when it is off, it holds not a page.
 expect_pools_empty()
 {
 	have_pool || return 0
-	wait_for 60 tx_pools_idle
-	check_err $? "pages left in TX pools, $(pools_text)"
+	wait_for 60 tx_pools_idle "$(driver_pages)"
+	check_err $? "pages left in idle TX pools, $(pools_text)"
+	pool_set 0
+	[ "$LINK" != virtio_net ] || link_cycle
+	check_err $? "the link did not come back"
+	wait_for 30 tx_pools_idle
+	check_err $? "pages left in TX pools with the setting off, $(pools_text)"
 }
 
 ##############################################################################
 # The link
+
+ring_max()
+{
+	in_ns "$1" ethtool -g "$2" | awk -v w="$3:" '$1 == w { print $2; exit }'
+}
+
+queues_max()
+{
+	local n
+
+	n=$(in_ns "$1" ethtool -l "$2" 2> /dev/null |
+		awk '/Combined:/ { print $2; exit }')
+	[[ $n =~ ^[0-9]+$ ]] && echo "$n" || echo 1
+}
+
+virtio_parent()
+{
+	dirname "$(readlink -e "/sys/class/net/$1/device")"
+}
 
 # Where a device of the link is now, whatever namespace and name it got
 dev_path()
@@ -275,8 +327,8 @@ dev_path()
 	case $LINK,$1 in
 	nsim,tx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_TX_ID" ;;
 	nsim,rx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_RX_ID" ;;
-	virtio_net,tx) echo "/sys/bus/virtio/devices/$VIRTIO_TX" ;;
-	virtio_net,rx) echo "/sys/bus/virtio/devices/$VIRTIO_RX" ;;
+	virtio_net,tx) echo "$VIRTIO_TX"/virtio* ;;
+	virtio_net,rx) echo "$VIRTIO_RX"/virtio* ;;
 	esac
 }
 
@@ -313,6 +365,19 @@ dev_bind()
 {
 	basename "$(dev_path "$1")" > "$(dev_driver)/bind"
 	wait_for 10 dev_there "$1"
+}
+
+# The same with the device that does DMA, whose end is the pool's
+dma_dev_unbind()
+{
+	DMA_DRIVER=$(readlink -e "$VIRTIO_TX/driver") &&
+		echo "${VIRTIO_TX##*/}" > "$DMA_DRIVER/unbind"
+}
+
+dma_dev_bind()
+{
+	echo "${VIRTIO_TX##*/}" > "$DMA_DRIVER/bind"
+	wait_for 10 dev_there tx
 }
 
 # Bring a device into its namespace: tx or rx
@@ -391,25 +456,19 @@ virtio_net_find()
 {
 	local dir name found=()
 
-	if [ -n "$PFRAG_NETIFS" ]; then
-		read -ra found <<< "$PFRAG_NETIFS"
-	else
-		for dir in /sys/bus/virtio/drivers/virtio_net/virtio*/net/*; do
-			name=$(basename "$dir")
-			[ -e "$dir" ] || continue
-			# one that is up is in use, and not ours to take
-			ip_link_is_up "$name" || found+=("$name")
-		done
-	fi
-	if [ ${#found[@]} -lt 2 ]; then
-		LINK_SKIP="two unused virtio_net devices joined back to back"
-		LINK_SKIP+=" are needed, there are ${#found[@]}"
-		return 1
-	fi
-	dir=$(readlink -e "/sys/class/net/${found[0]}/device")
-	VIRTIO_TX=$(basename "$dir")
-	dir=$(readlink -e "/sys/class/net/${found[1]}/device")
-	VIRTIO_RX=$(basename "$dir")
+	read -ra found <<< "$PFRAG_NETIFS"
+	LINK_SKIP="PFRAG_NETIFS has to name two virtio_net devices that are"
+	LINK_SKIP+=" joined back to back, and down; it is '$PFRAG_NETIFS'"
+	[ ${#found[@]} -eq 2 ] || return
+	for name in "${found[@]}"; do
+		dir=$(readlink -e "/sys/class/net/$name/device/driver")
+		[ "${dir##*/}" = virtio_net ] && ! ip_link_is_up "$name" ||
+			return
+	done
+	# PCI devices, or what else carries virtio; the number of a virtio
+	# device changes when it comes back
+	VIRTIO_TX=$(virtio_parent "${found[0]}")
+	VIRTIO_RX=$(virtio_parent "${found[1]}")
 }
 
 link_adopt()
@@ -447,7 +506,8 @@ link_setup()
 rx_start()
 {
 	rm -f "$TMP/rx"
-	nsenter "--net=/run/netns/$RXNS" ./pfrag_io -l -p $PORT \
+	nsenter "--net=/run/netns/${RECEIVER_NS:-$RXNS}" \
+		./pfrag_io -l -p $PORT \
 		-n "${FLOWS:-1}" -P "$TMP/rx" "$@" > "$TMP/rx.log" 2>&1 &
 	RX_PID=$!
 	wait_for 20 test -s "$TMP/rx"
