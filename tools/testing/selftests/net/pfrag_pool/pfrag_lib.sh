@@ -316,6 +316,15 @@ queues_max()
 	[[ $n =~ ^[0-9]+$ ]] && echo "$n" || echo 1
 }
 
+# As it was called
+virtio_name()
+{
+	local names
+
+	read -ra names <<< "$PFRAG_NETIFS"
+	[ "$1" = tx ] && echo "${names[0]}" || echo "${names[1]}"
+}
+
 virtio_parent()
 {
 	dirname "$(readlink -e "/sys/class/net/$1/device")"
@@ -430,7 +439,8 @@ link_leave()
 		ns_there "$ns" || continue
 		ip -n "$ns" link set dev pf$side down 2> /dev/null
 		[ "$LINK" = virtio_net ] &&
-			ip -n "$ns" link set dev pf$side netns 1 2> /dev/null
+			ip -n "$ns" link set dev pf$side netns 1 \
+				name "$(virtio_name $side)" 2> /dev/null
 		cleanup_ns "$ns"
 	done
 	if [ "$LINK" = nsim ]; then
