@@ -118,6 +118,48 @@ nsim_queue_reset()
 	flow_end
 }
 
+# Pools that are listed with a netdev: all, or those without a NAPI
+pools_of()
+{
+	./pfrag_pools | awk -v i="$(cat "/sys/class/net/$1/ifindex")" \
+		-v tx="$2" '$2 == i && (!tx || !$3) { n++ } END { print n + 0 }'
+}
+
+pools_are()
+{
+	(($(pools_of "$1" "$3") == $2))
+}
+
+# Two ports share a pool. The one that it is listed with goes: it is listed with
+# the other one, and hides none of that one's own, younger pools.
+nsim_ports()
+{
+	local id=$((3000 + RANDOM % 1000)) dir dev a="" b="" n
+
+	dir=/sys/bus/netdevsim/devices/netdevsim$id
+	pool_set 1
+	echo "$id 2 2" > /sys/bus/netdevsim/new_device
+	must $? "no netdevsim with two ports" || return
+	defer eval "echo $id > /sys/bus/netdevsim/del_device"
+	for dev in "$dir"/net/*; do
+		case $(cat "$dev/phys_port_name") in
+		p1) a=${dev##*/} ;;
+		p2) b=${dev##*/} ;;
+		esac
+	done
+	[ -n "$a" ] && [ -n "$b" ]
+	must $? "the ports have no names" || return
+	ip link set "$a" up
+	wait_for 20 pools_are "$a" 1 tx
+	check_err $? "no TX pool: $(./pfrag_pools)"
+	ip link set "$b" up
+	n=$(pools_of "$b")
+	check_err $((n == 0)) "no RX pool: $(./pfrag_pools)"
+	echo 0 > "$dir/del_port"
+	wait_for 20 pools_are "$b" $((n + 1))
+	check_err $? "pools when the first port is gone: $(./pfrag_pools)"
+}
+
 # Attach and detach: drv, generic, xsk
 xdp()
 {
@@ -404,7 +446,10 @@ churn_cases()
 	run_case "peer's link down and up" link_down_up $RX4 "$RXNS" pfrx
 	run_case "ethtool -L" channels
 	run_case "ethtool -G" rings
-	[ "$LINK" = nsim ] && run_case "queue reset" nsim_queue_reset
+	if [ "$LINK" = nsim ]; then
+		run_case "queue reset" nsim_queue_reset
+		run_case "one of two ports goes" nsim_ports
+	fi
 	run_case "XDP in the driver" xdp drv
 	run_case "generic XDP" xdp generic
 	run_case "AF_XDP" xdp xsk
