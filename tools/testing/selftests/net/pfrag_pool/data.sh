@@ -264,6 +264,11 @@ esp_packets()
 		awk '/lifetime current:/ { getline; sub(/\(.*/, "", $2); print $2 }'
 }
 
+esp_used()
+{
+	(($(esp_packets "$1" "$2") > 20))
+}
+
 esp_start()
 {
 	local tx=$1 rx=$2; shift 2
@@ -288,7 +293,7 @@ esp()
 	unpooled "$rx" "" -b "$(mib 4)" -w 1:64K -m $MIX
 	unpooled "$rx" -s -b "$(mib 4)" -w 1:64K
 	expect_no_hits "$before"
-	(($(esp_packets "$tx" "$rx") > 20))
+	esp_used "$tx" "$rx"
 	check_err $? "the flow did not go through ESP"
 }
 
@@ -301,20 +306,19 @@ esp_begins()
 	defer esp_flush
 	before=$(hits)
 	rx_start -r 1M -B 64K
-	tx_start "$rx" -b "$(mib 32)" -w 1:64K
+	tx_start "$rx" -d 1000 -w 1:64K
 	wait_for $PATIENCE progress_beyond rx 200000
 	check_err $? "the flow did not start"
 	expect_hits "$before"
-	if ! esp_start "$@"; then
-		kill -USR1 "$TX_PID"
-		tx_wait
+	if esp_start "$@"; then
+		wait_for $PATIENCE esp_used "$tx" "$rx"
+		check_err $? "the flow did not go through ESP"
+	else
 		skip_case "no IPsec (CONFIG_INET_ESP)"
-		return
 	fi
+	kill -USR1 "$TX_PID"
 	tx_wait
 	check_err $? "the flow did not end well"
-	(($(esp_packets "$tx" "$rx") > 20))
-	check_err $? "the flow did not go through ESP"
 }
 
 # function, local address, remote address
