@@ -29,6 +29,8 @@ flow_uses_pool()
 	pool_set 1
 	before=$(hits)
 	flow_goes_on "$1"
+	# what arrives first may have been written before
+	have_pool && ! pool_refused && wait_for 30 hits_beyond "$before"
 	expect_hits "$before"
 }
 

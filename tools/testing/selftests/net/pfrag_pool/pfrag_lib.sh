@@ -194,6 +194,11 @@ pool_refused()
 	[ "$PFRAG_EXPECT_HITS" = no ] && [ "$LINK" = virtio_net ]
 }
 
+hits_beyond()
+{
+	(($(hits) > $1))
+}
+
 expect_hits()
 {
 	have_pool || return 0
@@ -201,7 +206,7 @@ expect_hits()
 		expect_no_hits "$1"
 		return
 	fi
-	(($(hits) > $1))
+	hits_beyond "$1"
 	check_err $? "no fragment came from a pool: $(fallback_reasons)"
 }
 
