@@ -60,7 +60,7 @@ idle_sockets()
 	wait_for $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
 	check_err $? "not every byte arrived"
 	if [ "$1" = 1 ]; then
-		wait_for 60 tx_pools_idle
+		wait_for 60 tx_pools_idle "$(driver_pages)"
 		check_err $? "idle sockets hold pool pages: $(pools_text)"
 	fi
 	USED=$((before - $(mem_available)))

@@ -422,6 +422,8 @@ nsim_join()
 	ia=$(ip -n "$TXNS" -j link show pftx | jq '.[0].ifindex')
 	ib=$(ip -n "$RXNS" -j link show pfrx | jq '.[0].ifindex')
 	exec {fda}< "/run/netns/$TXNS" {fdb}< "/run/netns/$RXNS"
+	# those that came back together from a namespace still are linked
+	echo "$fda:$ia" 2> /dev/null > /sys/bus/netdevsim/unlink_device
 	echo "$fda:$ia $fdb:$ib" > /sys/bus/netdevsim/link_device
 	local ret=$?
 	exec {fda}<&- {fdb}<&-
