@@ -10,6 +10,7 @@
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/skbuff_ref.h>
+#include <net/esp.h>
 #include <net/page_pool/helpers.h>
 #include <net/pfrag_pool.h>
 #include <net/tcp.h>
@@ -515,6 +516,41 @@ static void netmem_tag_mixed(struct kunit *test)
 	put_netmem(netmem);
 }
 
+/* What ESP drops by way of a scatterlist, which has no room for the tag */
+static void netmem_tag_esp(struct kunit *test)
+{
+	struct sk_buff *skb;
+	netmem_ref netmem;
+	struct page *page;
+	int recycle;
+
+	for (recycle = 0; recycle < 2; recycle++) {
+		skb = pfrag_test_skb(test, 100, 10);
+		skb->pp_recycle = recycle;
+		netmem = pfrag_test_netmem(skb);
+		page = skb_frag_page(&skb_shinfo(skb)->frags[0]);
+		KUNIT_ASSERT_TRUE(test, netmem_is_tx_pp(netmem));
+		KUNIT_ASSERT_EQ(test, pfrag_test_users(test, netmem), 2);
+
+		esp_frags_untag(skb);
+		KUNIT_EXPECT_FALSE(test,
+				   netmem_is_tx_pp(pfrag_test_netmem(skb)));
+		KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem),
+				recycle ? 2 : 0);
+		KUNIT_EXPECT_EQ(test, page_ref_count(page), recycle ? 1 : 3);
+
+		/* as esp_ssg_unref() does */
+		skb_page_unref(page_to_netmem(page), recycle);
+		skb_page_unref(page_to_netmem(page), recycle);
+		skb_shinfo(skb)->nr_frags = 0;
+		KUNIT_EXPECT_EQ(test, pfrag_test_users(test, netmem), 0);
+		KUNIT_EXPECT_EQ(test, page_ref_count(page), 1);
+		skb->data_len = 0;
+		skb->len = 0;
+		kfree_skb(skb);
+	}
+}
+
 static void netmem_tag_irq_freeable(struct kunit *test)
 {
 	struct sk_buff *skb = pfrag_test_skb(test, 10, 10);
@@ -713,6 +749,7 @@ static struct kunit_case pfrag_test_cases[] = {
 	KUNIT_CASE(netmem_tag_copies),
 	KUNIT_CASE(netmem_tag_split_shift),
 	KUNIT_CASE(netmem_tag_mixed),
+	KUNIT_CASE(netmem_tag_esp),
 	KUNIT_CASE(netmem_tag_irq_freeable),
 	KUNIT_CASE(netmem_tag_premapped),
 	{}

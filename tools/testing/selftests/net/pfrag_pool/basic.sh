@@ -77,6 +77,8 @@ off_with_frags_in_flight()
 	check_err $? "the flow did not start"
 	sleep 0.5
 	pool_set 0
+	# until whatever runs now and then has run for the last time
+	sleep 5
 	kill -USR1 "$RX_PID"
 	tx_wait
 	check_err $? "transfer failed"
