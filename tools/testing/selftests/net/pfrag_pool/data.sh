@@ -261,7 +261,8 @@ esp_flush()
 esp_packets()
 {
 	ip -n "$TXNS" -s xfrm state get src "$1" dst "$2" proto esp spi 0x10 |
-		awk '/lifetime current:/ { getline; sub(/\(.*/, "", $2); print $2 }'
+		awk '/lifetime current:/ {
+			getline; sub(/\(.*/, "", $2); print $2 }'
 }
 
 esp_used()

@@ -13,6 +13,7 @@
 
 int main(int argc, char **argv)
 {
+	unsigned int split = ETHTOOL_TCP_DATA_SPLIT_DISABLED;
 	struct ethtool_rings_set_req *req;
 	struct ynl_error yerr;
 	struct ynl_sock *ys;
@@ -22,6 +23,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s IFNAME on|off\n", argv[0]);
 		return 2;
 	}
+	if (!strcmp(argv[2], "on"))
+		split = ETHTOOL_TCP_DATA_SPLIT_ENABLED;
 	ys = ynl_sock_create(&ynl_ethtool_family, &yerr);
 	if (!ys) {
 		fprintf(stderr, "ethtool netlink family: %s\n", yerr.msg);
@@ -29,9 +32,7 @@ int main(int argc, char **argv)
 	}
 	req = ethtool_rings_set_req_alloc();
 	ethtool_rings_set_req_set_header_dev_name(req, argv[1]);
-	ethtool_rings_set_req_set_tcp_data_split(req, strcmp(argv[2], "on") ?
-						 ETHTOOL_TCP_DATA_SPLIT_DISABLED :
-						 ETHTOOL_TCP_DATA_SPLIT_ENABLED);
+	ethtool_rings_set_req_set_tcp_data_split(req, split);
 	ethtool_rings_set_req_set_hds_thresh(req, 0);
 	ret = ethtool_rings_set(ys, req);
 	if (ret)

@@ -301,7 +301,7 @@ expect_pools_empty()
 	[ "$LINK" != virtio_net ] || link_cycle
 	check_err $? "the link did not come back"
 	wait_for 30 tx_pools_idle
-	check_err $? "pages left in TX pools with the setting off, $(pools_text)"
+	check_err $? "pages left in TX pools when off, $(pools_text)"
 }
 
 ##############################################################################
