@@ -81,6 +81,17 @@ static netmem_ref pool_test_alloc(struct page_pool *pool)
 	return netmem;
 }
 
+static void pool_test_alloc_all(struct kunit *test, struct page_pool *pool,
+				netmem_ref netmem[TEST_PAGES])
+{
+	int i;
+
+	for (i = 0; i < TEST_PAGES; i++) {
+		netmem[i] = pool_test_alloc(pool);
+		KUNIT_ASSERT_TRUE(test, netmem[i]);
+	}
+}
+
 /* Pages come back to the context that frees them and are allocated again,
  * counted once.
  */
@@ -148,10 +159,7 @@ static void page_pool_ctx_limit(struct kunit *test)
 	netmem_ref netmem[TEST_PAGES];
 	int i;
 
-	for (i = 0; i < TEST_PAGES; i++) {
-		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_TRUE(test, netmem[i]);
-	}
+	pool_test_alloc_all(test, pool, netmem);
 	KUNIT_EXPECT_EQ(test, (__force unsigned long)pool_test_alloc(pool), 0);
 
 	page_pool_ctx_put_netmem(netmem[0]);
@@ -191,10 +199,7 @@ static void page_pool_ctx_trim_idle(struct kunit *test)
 	netmem_ref netmem[TEST_PAGES];
 	int i;
 
-	for (i = 0; i < TEST_PAGES; i++) {
-		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_TRUE(test, netmem[i]);
-	}
+	pool_test_alloc_all(test, pool, netmem);
 	for (i = 0; i < TEST_PAGES; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
 	KUNIT_EXPECT_EQ(test, page_pool_ctx_cached(pool), TEST_PAGES);
@@ -225,10 +230,7 @@ static void page_pool_ctx_shrink_some(struct kunit *test)
 	unsigned int in_ctx, i;
 	netmem_ref netmem[TEST_PAGES];
 
-	for (i = 0; i < TEST_PAGES; i++) {
-		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_TRUE(test, netmem[i]);
-	}
+	pool_test_alloc_all(test, pool, netmem);
 	for (i = 0; i < TEST_PAGES; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
 	in_ctx = per_cpu_ptr(pool->ctx, raw_smp_processor_id())->count;
@@ -253,10 +255,7 @@ static void page_pool_ctx_close_open(struct kunit *test)
 	netmem_ref netmem[TEST_PAGES];
 	int i;
 
-	for (i = 0; i < TEST_PAGES; i++) {
-		netmem[i] = pool_test_alloc(pool);
-		KUNIT_ASSERT_TRUE(test, netmem[i]);
-	}
+	pool_test_alloc_all(test, pool, netmem);
 	for (i = 1; i < TEST_PAGES; i++)
 		page_pool_ctx_put_netmem(netmem[i]);
 
@@ -542,7 +541,6 @@ static struct kunit_suite pool_test_suite = {
 	.exit = pool_test_exit,
 	.test_cases = pool_test_cases,
 };
-
 kunit_test_suite(pool_test_suite);
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

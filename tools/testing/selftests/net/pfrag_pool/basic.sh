@@ -96,6 +96,11 @@ shrink_during_flow()
 	tx_wait
 }
 
+shrinker_count()
+{
+	awk '{ sum += $2 } END { print sum + 0 }' "$1/count"
+}
+
 # What the shrinker counts and frees, asked directly
 reclaim()
 {
@@ -110,7 +115,7 @@ reclaim()
 	for ((i = 0; i < 5; i++)); do
 		FLOWS=8 transfer $RX4 "" -b "$(mib 4)" -w 1:64K
 		check_err $? "transfer failed"
-		count=$(awk '{ sum += $2 } END { print sum + 0 }' "$dir/count")
+		count=$(shrinker_count "$dir")
 		((count > 64)) && break
 	done
 	if ! have_pool || pool_refused; then
@@ -120,7 +125,7 @@ reclaim()
 	must $? "nothing to shrink after a transfer, in 5 tries" || return
 	# a page of the pool's is more than one of these
 	echo "0 0 1" > "$dir/scan"
-	left=$(awk '{ sum += $2 } END { print sum + 0 }' "$dir/count")
+	left=$(shrinker_count "$dir")
 	log_info "the shrinker counted $count, and $left when asked for one"
 	((left < count))
 	check_err $? "it freed nothing: $count before, $left after"

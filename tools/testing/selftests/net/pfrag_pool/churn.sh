@@ -199,6 +199,15 @@ stuck_flow_start()
 	sleep 1
 }
 
+stuck_flow_end()
+{
+	kill -USR1 "$RX_PID"
+	tx_wait
+	check_err $? "the flow did not go on after unbind and bind"
+	wait_for 30 no_detached_pool
+	check_err $? "a pool does not end: $(pools_text)"
+}
+
 rebind()
 {
 	local addr=$1
@@ -211,11 +220,7 @@ rebind()
 	check_err $? "bind"
 	dev_adopt tx && { [ "$LINK" != nsim ] || nsim_join; }
 	check_err $? "the device did not come back"
-	kill -USR1 "$RX_PID"
-	tx_wait
-	check_err $? "the flow did not go on after unbind and bind"
-	wait_for 30 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	stuck_flow_end
 }
 
 rebind_in_full_flow()
@@ -251,11 +256,7 @@ rebind_dma_dev()
 	dma_dev_bind
 	dev_adopt tx
 	check_err $? "the device did not come back"
-	kill -USR1 "$RX_PID"
-	tx_wait
-	check_err $? "the flow did not go on after unbind and bind"
-	wait_for 30 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	stuck_flow_end
 	pool_set 1
 	before=$(hits)
 	transfer "$addr" "" -b "$(mib 2)"
