@@ -541,6 +541,7 @@ static struct kunit_suite pool_test_suite = {
 	.exit = pool_test_exit,
 	.test_cases = pool_test_cases,
 };
+
 kunit_test_suite(pool_test_suite);
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
