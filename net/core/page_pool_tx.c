@@ -75,11 +75,27 @@ EXPORT_SYMBOL_IF_KUNIT(page_pool_napi_key);
 static void page_pool_tx_work_fn(struct work_struct *work);
 static DECLARE_WORK(page_pool_tx_work, page_pool_tx_work_fn);
 
+/* Skbs that were completed on another CPU than they were allocated on wait for
+ * that one's next receive softirq, with their pages. On an idle CPU that may be
+ * never.
+ */
+static void page_pool_tx_flush_deferred(void)
+{
+	int cpu, node;
+
+	for_each_online_cpu(cpu) {
+		for_each_node(node)
+			skb_defer_node_flush(node +
+				per_cpu_ptr(net_hotdata.skb_defer_nodes, cpu));
+	}
+}
+
 static void page_pool_tx_trim(struct work_struct *work)
 {
 	struct delayed_work *dwork = to_delayed_work(work);
 	struct page_pool_tx *tx = container_of(dwork, typeof(*tx), trim);
 
+	page_pool_tx_flush_deferred();
 	page_pool_ctx_trim(tx->pool);
 
 	/* Otherwise the pool is closed, and empty now */
@@ -117,6 +133,7 @@ static void page_pool_tx_release(struct device *dma_dev, void *res)
 	mutex_unlock(&page_pool_tx_lock);
 
 	cancel_delayed_work_sync(&tx->trim);
+	page_pool_tx_flush_deferred();
 	page_pool_destroy(tx->pool);
 }
 

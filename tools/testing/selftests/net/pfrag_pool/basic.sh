@@ -147,7 +147,7 @@ map_count_end()
 
 map_count_start()
 {
-	local device
+	local device event
 
 	TRACE=/sys/kernel/tracing
 	[ -d $TRACE/instances ] || mount -t tracefs none $TRACE 2> /dev/null
@@ -155,10 +155,20 @@ map_count_start()
 	TRACE+=/instances/pfrag_pool.$$
 	mkdir "$TRACE" || return
 	defer map_count_end
-	device=$(readlink -e "$VIRTIO_TX")
-	echo "device == \"${device##*/}\" && dir == 1" \
-		> "$TRACE/events/dma/dma_map_phys/filter" &&
-		echo 1 > "$TRACE/events/dma/dma_map_phys/enable"
+	device=$(readlink -e "$DMA_TX")
+	for event in dma_map_phys dma_map_sg; do
+		echo "device == \"${device##*/}\" && dir == 1" \
+			> "$TRACE/events/dma/$event/filter" &&
+			echo 1 > "$TRACE/events/dma/$event/enable" || return
+	done
+}
+
+spare_buffer()
+{
+	in_ns "$TXNS" ethtool --set-tunable pftx tx-buf-size "$1"
+	check_err $? "no spare buffer"
+	wait_for 20 link_joined
+	check_err $? "the link did not come back"
 }
 
 # What all this is for: mappings per 16 MiB of a flow that has run for a while
@@ -172,6 +182,8 @@ maps_nothing()
 	fi
 	for setting in 0 1; do
 		pool_set $setting
+		# room for heads, which hns3 does not have of its own accord
+		[ "$LINK" = hns3 ] && [ $setting = 1 ] && spare_buffer 131072
 		rx_start
 		tx_start $RX4 -d 1000
 		wait_for $PATIENCE progress_beyond tx "$(mib 16)"
@@ -206,7 +218,7 @@ basic_cases()
 	run_case "idle pools empty themselves" pages_come_back
 	run_case "turned off with frags in flight" off_with_frags_in_flight
 	run_case "reclaim" reclaim
-	[ "$LINK" = virtio_net ] &&
+	[ "$LINK" != nsim ] &&
 		run_case "a warm flow maps nothing" maps_nothing
 }
 

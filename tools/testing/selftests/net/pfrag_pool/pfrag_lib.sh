@@ -6,12 +6,13 @@
 # after each case.
 #
 # Environment:
-#   PFRAG_NETIFS	two virtio_net devices joined back to back, which are
-#			taken and renamed: run over them as well
-#   PFRAG_LINKS	links to run over (nsim, and virtio_net with PFRAG_NETIFS)
+#   PFRAG_NETIFS	two devices of virtio_net or hns3 joined back to back,
+#			which are taken and renamed: run over them as well
+#   PFRAG_LINKS	links to run over (nsim, and with PFRAG_NETIFS the name of
+#			their driver)
 #   PFRAG_BASELINE	1: run on a kernel that has no pfrag_pool, and see
 #			what it makes of the traffic
-#   PFRAG_EXPECT_HITS	no: the pool is to be refused over virtio_net (with
+#   PFRAG_EXPECT_HITS	no: the pool is to be refused over PFRAG_NETIFS (with
 #			swiotlb=force, say)
 #   PFRAG_CASES	regular expression: run the cases whose names match
 #   KSFT_MACHINE_SLOW	yes: send fewer bytes
@@ -20,7 +21,12 @@ cd "$(dirname "$(readlink -e "$0")")" || exit 1
 # shellcheck source=/dev/null
 source ../lib.sh
 
-: "${PFRAG_LINKS:=nsim${PFRAG_NETIFS:+ virtio_net}}"
+netif_driver()
+{
+	basename "$(readlink -e "/sys/class/net/$1/device/driver")"
+}
+
+: "${PFRAG_LINKS:=nsim${PFRAG_NETIFS:+ $(netif_driver "${PFRAG_NETIFS%% *}")}}"
 : "${PFRAG_BASELINE:=0}"
 : "${PFRAG_EXPECT_HITS:=yes}"
 : "${PFRAG_CASES:=.}"
@@ -45,7 +51,7 @@ BAD_LOG+='|refcount_t|list_(add|del) corruption|[Bb]ad page|page dumped'
 BAD_LOG+='|stalled pool shutdown|[Pp]age pool leak|memory leak'
 BAD_LOG+='|DMAR: .*fault|unregister_netdevice: waiting|soft lockup'
 BAD_LOG+='|event 0x[0-9a-f]+ received|Unhandled context fault|IO_PAGE_FAULT'
-BAD_LOG+='|fault from EP'
+BAD_LOG+='|fault from EP|hns3_sim fault'
 BAD_LOG+='|swiotlb buffer is full|leaked|scheduling while atomic'
 
 ##############################################################################
@@ -191,7 +197,7 @@ fallbacks()
 
 pool_refused()
 {
-	[ "$PFRAG_EXPECT_HITS" = no ] && [ "$LINK" = virtio_net ]
+	[ "$PFRAG_EXPECT_HITS" = no ] && [ "$LINK" != nsim ]
 }
 
 hits_beyond()
@@ -322,7 +328,7 @@ queues_max()
 }
 
 # As it was called
-virtio_name()
+netif_name()
 {
 	local names
 
@@ -330,9 +336,14 @@ virtio_name()
 	[ "$1" = tx ] && echo "${names[0]}" || echo "${names[1]}"
 }
 
-virtio_parent()
+# The device that does DMA: for virtio, what the virtio device sits on. A virtio
+# device has another number when it comes back.
+netif_dma_dev()
 {
-	dirname "$(readlink -e "/sys/class/net/$1/device")"
+	local dir
+
+	dir=$(readlink -e "/sys/class/net/$1/device")
+	[ "$LINK" = virtio_net ] && dirname "$dir" || echo "$dir"
 }
 
 # Where a device of the link is now, whatever namespace and name it got
@@ -341,8 +352,10 @@ dev_path()
 	case $LINK,$1 in
 	nsim,tx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_TX_ID" ;;
 	nsim,rx) echo "/sys/bus/netdevsim/devices/netdevsim$NSIM_RX_ID" ;;
-	virtio_net,tx) echo "$VIRTIO_TX"/virtio* ;;
-	virtio_net,rx) echo "$VIRTIO_RX"/virtio* ;;
+	virtio_net,tx) echo "$DMA_TX"/virtio* ;;
+	virtio_net,rx) echo "$DMA_RX"/virtio* ;;
+	hns3,tx) echo "$DMA_TX" ;;
+	hns3,rx) echo "$DMA_RX" ;;
 	esac
 }
 
@@ -367,6 +380,7 @@ dev_driver()
 	case $LINK in
 	nsim) echo /sys/bus/netdevsim/drivers/netdevsim ;;
 	virtio_net) echo /sys/bus/virtio/drivers/virtio_net ;;
+	hns3) echo /sys/bus/pci/drivers/hns3 ;;
 	esac
 }
 
@@ -384,13 +398,13 @@ dev_bind()
 # The same with the device that does DMA, whose end is the pool's
 dma_dev_unbind()
 {
-	DMA_DRIVER=$(readlink -e "$VIRTIO_TX/driver") &&
-		echo "${VIRTIO_TX##*/}" > "$DMA_DRIVER/unbind"
+	DMA_DRIVER=$(readlink -e "$DMA_TX/driver") &&
+		echo "${DMA_TX##*/}" > "$DMA_DRIVER/unbind"
 }
 
 dma_dev_bind()
 {
-	echo "${VIRTIO_TX##*/}" > "$DMA_DRIVER/bind"
+	echo "${DMA_TX##*/}" > "$DMA_DRIVER/bind"
 	wait_for 10 dev_there tx
 }
 
@@ -445,9 +459,9 @@ link_leave()
 		[ $side = tx ] && ns=$TXNS || ns=$RXNS
 		ns_there "$ns" || continue
 		ip -n "$ns" link set dev pf$side down 2> /dev/null
-		[ "$LINK" = virtio_net ] &&
+		[ "$LINK" != nsim ] &&
 			ip -n "$ns" link set dev pf$side netns 1 \
-				name "$(virtio_name $side)" 2> /dev/null
+				name "$(netif_name $side)" 2> /dev/null
 		cleanup_ns "$ns"
 	done
 	if [ "$LINK" = nsim ]; then
@@ -469,23 +483,30 @@ nsim_find()
 		echo "$NSIM_RX_ID 1 2" > /sys/bus/netdevsim/new_device
 }
 
-virtio_net_find()
+netif_find()
 {
-	local dir name found=()
+	local name found=()
 
 	read -ra found <<< "$PFRAG_NETIFS"
-	LINK_SKIP="PFRAG_NETIFS has to name two virtio_net devices that are"
-	LINK_SKIP+=" joined back to back, and down; it is '$PFRAG_NETIFS'"
+	LINK_SKIP="PFRAG_NETIFS has to name two $LINK devices that are joined"
+	LINK_SKIP+=" back to back, and down; it is '$PFRAG_NETIFS'"
 	[ ${#found[@]} -eq 2 ] || return
 	for name in "${found[@]}"; do
-		dir=$(readlink -e "/sys/class/net/$name/device/driver")
-		[ "${dir##*/}" = virtio_net ] && ! ip_link_is_up "$name" ||
-			return
+		[ "$(netif_driver "$name")" = "$LINK" ] &&
+			! ip_link_is_up "$name" || return
 	done
-	# PCI devices, or what else carries virtio; the number of a virtio
-	# device changes when it comes back
-	VIRTIO_TX=$(virtio_parent "${found[0]}")
-	VIRTIO_RX=$(virtio_parent "${found[1]}")
+	DMA_TX=$(netif_dma_dev "${found[0]}")
+	DMA_RX=$(netif_dma_dev "${found[1]}")
+}
+
+virtio_net_find()
+{
+	netif_find
+}
+
+hns3_find()
+{
+	netif_find
 }
 
 link_adopt()
