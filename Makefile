@@ -10,6 +10,7 @@ ccflags-y += -I$(srctree)/net/core
 
 obj-$(CONFIG_PAGE_POOL_KUNIT_TEST) += net/core/page_pool_test.o
 obj-$(CONFIG_PFRAG_POOL_KUNIT_TEST) += net/core/pfrag_pool_test.o
+obj-$(CONFIG_HNS3_SIM) += drivers/net/ethernet/hisilicon/hns3/hns3_sim/
 
 else
 

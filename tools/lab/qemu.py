@@ -151,6 +151,22 @@ class Hub:
         return out
 
 
+@dataclass
+class Hns3:
+    """Two PCI functions, N and N + 1, of which hns3_sim.ko makes a pair of
+    hns3 NICs, back to back. All of it is inside the guest."""
+    n: int
+
+    def prepare(self):
+        pass
+
+    def args(self):
+        out = []
+        for n in (self.n, self.n + 1):
+            out += ["-device", f"pci-testdev,addr=0x{0x10 + n:x}"]
+        return out
+
+
 def nic(n, netdev, iommu, options):
     """The NIC has its own PCI slot, so its name in the guest is known."""
     io = ",iommu_platform=on,ats=off" if iommu else ""
