@@ -17,11 +17,13 @@ else
 lab := tools/lab
 # On the command line KDIR is exported by make itself; the tools see it.
 KDIR ?=
+NIC ?=
 OUT ?=
 
 help:
-	@echo 'make run                 measure TCP over an emulated NIC behind a strict IOMMU,'
+	@echo 'make run                 measure TCP over emulated NICs behind a strict IOMMU,'
 	@echo '                         with tcp_use_pfrag_pool at 0 and 1 in turn'
+	@echo '                         (NIC=hns3 or NIC=virtio_net: only that one, hns3 in full)'
 	@echo 'make test                run every test, most of them in an emulated machine'
 	@echo 'make apply KDIR=tree     put the series into a kernel tree, git or plain'
 	@echo 'make unapply KDIR=tree   take it out again'
@@ -39,8 +41,11 @@ help:
 	@echo 'sparse, checkpatch and bisect-build take another one with KDIR=tree, which they'
 	@echo 'only read.'
 
-run test:
-	@$(lab)/$@
+run:
+	@$(lab)/run $(if $(NIC),--nic '$(NIC)')
+
+test:
+	@$(lab)/test
 
 apply unapply:
 	@$(lab)/series $@ '$(KDIR)'

@@ -1,43 +1,69 @@
 # SPDX-License-Identifier: GPL-2.0
 # What the jobs of "make run" share. Sourced in the guest, in /job.
 
-# The NIC of a Tap or Hub number $1: its PCI device, its interface.
+# The NIC number $1: its PCI device, its interface.
 pci_of() { printf '0000:00:%02x.0' $((0x10 + $1)); }
 dev_of() {
-	local i
+	local i dir
+	dir=/sys/bus/pci/devices/$(pci_of "$1")
 	for i in $(seq 100); do
-		ls "/sys/bus/pci/devices/$(pci_of "$1")"/virtio*/net 2>/dev/null && return
+		ls "$dir"/virtio*/net "$dir"/net 2>/dev/null | grep -o '^eth.*' && return
 		sleep 0.05
 	done
 	echo "no interface on $(pci_of "$1")" >&2
 	return 1
 }
 
-# Address and start the NIC of Tap $1.
+# Who is at the other end of NIC $1: "host" by a tap; or the guest itself, in a
+# namespace with NIC $1 + 1, "hub" and "hns3".
+peer_start() {
+	[ "$peer" != host ] || return 0
+	[ "$peer" != hns3 ] || modprobe hns3_sim || return
+	ip netns add peer
+	ip -n peer link set lo up
+	(cd "${peer_dir:-/tmp}" && exec ip netns exec peer /job/txcount keep 5000 .) &
+	ip netns exec peer iperf3 -s >/dev/null &
+}
+
+# Address and start NIC $1, and the peer's if it is here.
 nic_up() {
 	local dev
 	dev=$(dev_of "$1") || return
 	ip addr add "10.1.$1.2/24" dev "$dev"
 	ip addr add "fd00:$1::2/64" dev "$dev" nodad
 	ip link set "$dev" up
-	return 0
+	if [ "$peer" != host ]; then
+		dev=$(dev_of $(($1 + 1))) || return
+		ip link set "$dev" netns peer
+		ip -n peer addr add "10.1.$1.1/24" dev "$dev"
+		ip -n peer link set "$dev" up
+	fi
+	for i in $(seq 50); do
+		ping -c1 -W1 -q "10.1.$1.1" >/dev/null && return
+	done
+	echo "NIC $1 does not reach its peer" >&2
+	return 1
 }
 
-# Have the IOMMU treat NIC $1 as strict, lazy or passthrough from now on. The
-# type of a group can only be changed while no driver is bound.
+# Have the IOMMU treat NIC $1, and the peer's if it is here, as strict, lazy or
+# passthrough from now on. The type of a group can only be changed while no
+# driver is bound.
 iommu_mode() {
-	local pci type
-	pci=$(pci_of "$1")
+	local n nics=$1 pci driver type
 	case $2 in
 	strict) type=DMA ;;
 	lazy) type=DMA-FQ ;;
 	passthrough) type=identity ;;
 	esac
-	[ -e "/sys/bus/pci/devices/$pci/iommu_group" ] || return 1
-	[ "$(cat "/sys/bus/pci/devices/$pci/iommu_group/type")" = "$type" ] && return 0
-	echo "$pci" >/sys/bus/pci/drivers/virtio-pci/unbind
-	echo "$type" >"/sys/bus/pci/devices/$pci/iommu_group/type" || return
-	echo "$pci" >/sys/bus/pci/drivers/virtio-pci/bind
+	[ "$(cat "/sys/bus/pci/devices/$(pci_of "$1")/iommu_group/type")" != "$type" ] || return 0
+	[ "$peer" = host ] || nics="$1 $(($1 + 1))"
+	for n in $nics; do
+		pci=$(pci_of "$n")
+		driver=$(readlink -e "/sys/bus/pci/devices/$pci/driver") || return
+		echo "$pci" >"$driver/unbind"
+		echo "$type" >"/sys/bus/pci/devices/$pci/iommu_group/type" || return
+		echo "$pci" >"$driver/bind"
+	done
 	nic_up "$1"
 }
 
@@ -47,6 +73,8 @@ sysctl_file=/proc/sys/net/ipv4/tcp_use_pfrag_pool
 setting() {
 	[ "$1" = - ] && return 0
 	echo "$1" >$sysctl_file || return
+	[ "$peer" = host ] ||
+		nsenter --net=/run/netns/peer sh -c "echo $1 >$sysctl_file" || return
 	sleep 0.2
 }
 

@@ -5,14 +5,17 @@
  *
  *   txcount sink PORT            serve connections, for ever
  *   txcount send ADDR PORT [-w SIZE] [-n BYTES] [-u BYTES] [-r ROUNDS]
- *           [-g] [-c COMMAND]
+ *           [-g] [-c COMMAND] [-f FLOWS] [-z | -s]
  *     Connect, send BYTES (-u) to warm up, then ROUNDS times: marker, BYTES
  *     (-n) in writes of SIZE, wait until the peer has read them and nothing is
  *     left in the socket, marker. With -g the peer reads nothing before all of a
  *     round has been written, so the writes meet a closed window, and coalesce:
  *     what they cost then does not depend on when the peer reads. Prints for each
  *     round: "round N BYTES NANOSECONDS". -c runs "COMMAND start" and "COMMAND
- *     stop" around each round.
+ *     stop" around each round. With -f the bytes go by so many connections, a
+ *     write each in turn; not with -g. -z writes with MSG_ZEROCOPY, and a round
+ *     lasts until the last page has been given back; -s sends a file's pages by
+ *     sendfile().
  *   txcount put ADDR PORT FILE   send a file in writes of changing size,
  *     print the number of bytes
  *   txcount get ADDR PORT FILE   receive one
@@ -28,15 +31,19 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 #include <arpa/inet.h>
+#include <linux/errqueue.h>
 #include <linux/sockios.h>
 
 #include "marker.h"
@@ -44,6 +51,7 @@
 #define MIB (1 << 20)
 /* Closes the window of a peer that does not read; nobody measures its writes */
 #define PLUG (128 << 10)
+#define MAX_FLOWS 1000
 
 /* What the sender says first. */
 struct hello {
@@ -230,26 +238,105 @@ static int sink(const char *port, const char *dir)
 	return 1;
 }
 
-static void send_bytes(int fd, uint64_t bytes, size_t size)
+/* How to write, and what of it is still out */
+static int zerocopy, file = -1;
+static uint32_t lent[MAX_FLOWS];
+
+/* Take back what MSG_ZEROCOPY has lent. */
+static void take_back(int fd, uint32_t *out)
 {
+	char control[256];
+	struct msghdr msg = { .msg_control = control };
+	struct sock_extended_err *err;
+	struct cmsghdr *c;
+
+	while (*out) {
+		struct pollfd p = { .fd = fd };
+
+		msg.msg_controllen = sizeof(control);
+		if (recvmsg(fd, &msg, MSG_ERRQUEUE) < 0) {
+			if (errno != EAGAIN)
+				die("MSG_ERRQUEUE");
+			poll(&p, 1, 1000);
+			continue;
+		}
+		for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+			err = (void *)CMSG_DATA(c);
+			if (err->ee_origin == SO_EE_ORIGIN_ZEROCOPY)
+				*out -= err->ee_data - err->ee_info + 1;
+		}
+	}
+}
+
+static void send_one(int fd, int flow, size_t len)
+{
+	const char *data = buf;
+
+	if (file >= 0) {
+		off_t off = 0;
+
+		while (off < (off_t)len) {
+			if (sendfile(fd, file, &off, len - off) <= 0)
+				die("sendfile");
+		}
+		return;
+	}
+	if (!zerocopy) {
+		write_all(fd, buf, len);
+		return;
+	}
+	while (len) {
+		ssize_t n = send(fd, data, len, MSG_ZEROCOPY);
+
+		if (n < 0 && errno == ENOBUFS) {
+			take_back(fd, &lent[flow]);
+			continue;
+		}
+		if (n <= 0)
+			die("MSG_ZEROCOPY");
+		lent[flow]++;
+		data += n;
+		len -= n;
+	}
+}
+
+static void send_bytes(const int *fd, int flows, uint64_t bytes, size_t size)
+{
+	int i;
+
 	while (bytes) {
 		size_t n = bytes < size ? bytes : size;
 
-		write_all(fd, buf, n);
+		for (i = 0; i < flows; i++)
+			send_one(fd[i], i, n);
 		bytes -= n;
 	}
 }
 
-static void drain(int fd)
+static void drain(const int *fd, int flows)
 {
 	char ack;
-	int left;
+	int i, left;
 
-	/* The peer answers when it has read all of it ... */
-	read_all(fd, &ack, 1);
-	/* ... and then its ACK has normally come too. */
-	while (!ioctl(fd, SIOCOUTQ, &left) && left)
-		usleep(1000);
+	for (i = 0; i < flows; i++) {
+		/* The peer answers when it has read all of it ... */
+		read_all(fd[i], &ack, 1);
+		/* ... and then its ACK has normally come too. */
+		while (!ioctl(fd[i], SIOCOUTQ, &left) && left)
+			usleep(1000);
+		take_back(fd[i], &lent[i]);
+	}
+}
+
+/* Pages that sendfile() sends */
+static int make_file(void)
+{
+	int fd = memfd_create("txcount", 0);
+
+	if (fd < 0)
+		die("memfd_create");
+	write_all(fd, buf, sizeof(buf));
+	return fd;
 }
 
 static int64_t now(void)
@@ -288,10 +375,11 @@ static int sender(int argc, char **argv)
 {
 	struct hello hello = { .bytes = 4 * MIB, .warm = 4 * MIB, .mode = 's' };
 	const char *command = NULL;
-	int opt, fd, round, rounds = 1, gate = -1, room = 16 * MIB;
+	int opt, i, round, rounds = 1, gate = -1, room = 16 * MIB;
+	int flows = 1, one = 1, fd[MAX_FLOWS], use_file = 0;
 	size_t size = 65536;
 
-	while ((opt = getopt(argc, argv, "w:n:u:r:gc:")) != -1) {
+	while ((opt = getopt(argc, argv, "w:n:u:r:gc:f:zs")) != -1) {
 		uint64_t value = optarg ? strtoull(optarg, NULL, 0) : 0;
 
 		switch (opt) {
@@ -301,53 +389,70 @@ static int sender(int argc, char **argv)
 		case 'r': rounds = value; break;
 		case 'g': hello.gate = 1; break;
 		case 'c': command = optarg; break;
+		case 'f': flows = value; break;
+		case 'z': zerocopy = 1; break;
+		case 's': use_file = 1; break;
 		default: return 2;
 		}
 	}
-	if (argc - optind != 2 || size < 1 || size > sizeof(buf)) {
+	if (argc - optind != 2 || size < 1 || size > sizeof(buf) || flows < 1 ||
+	    flows > MAX_FLOWS || (flows > 1 && hello.gate)) {
 		fprintf(stderr, "txcount: send [options] ADDR PORT\n");
 		return 2;
 	}
 	memset(buf, 'p', sizeof(buf));
-	fd = dial(argv[optind], argv[optind + 1]);
-	write_all(fd, &hello, sizeof(hello));
+	if (use_file)
+		file = make_file();
+	/* Whole writes on each connection */
+	if (flows > 1) {
+		hello.bytes = (hello.bytes / flows + size - 1) / size * size;
+		hello.warm = (hello.warm / flows + size - 1) / size * size;
+	}
+	for (i = 0; i < flows; i++) {
+		fd[i] = dial(argv[optind], argv[optind + 1]);
+		if (zerocopy && setsockopt(fd[i], SOL_SOCKET, SO_ZEROCOPY, &one,
+					   sizeof(one)))
+			die("SO_ZEROCOPY");
+		write_all(fd[i], &hello, sizeof(hello));
+	}
 	if (hello.gate) {
 		uint16_t port;
 
-		read_all(fd, &port, sizeof(port));
-		gate = gate_dial(fd, port);
+		read_all(fd[0], &port, sizeof(port));
+		gate = gate_dial(fd[0], port);
 		/* Room for all of a round, needs root. */
-		if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room,
+		if (setsockopt(fd[0], SOL_SOCKET, SO_SNDBUFFORCE, &room,
 			       sizeof(room)))
 			die("SO_SNDBUFFORCE");
 	}
-	send_bytes(fd, hello.warm, size);
-	drain(fd);
+	send_bytes(fd, flows, hello.warm, size);
+	drain(fd, flows);
 	if (gate >= 0) {
 		/* Once unmeasured, so that the pool has what a round takes. */
-		send_bytes(fd, hello.bytes + PLUG, size);
+		send_bytes(fd, 1, hello.bytes + PLUG, size);
 		write_all(gate, "", 1);
-		drain(fd);
+		drain(fd, 1);
 	}
 	for (round = 0; round < rounds; round++) {
 		int64_t start;
 
 		if (gate >= 0)
-			send_bytes(fd, PLUG, size);
+			send_bytes(fd, 1, PLUG, size);
 		if (command)
 			run(command, "start");
 		start = now();
 		marker_start_counting();
-		send_bytes(fd, hello.bytes, size);
+		send_bytes(fd, flows, hello.bytes, size);
 		if (gate >= 0)
 			write_all(gate, "", 1);
-		drain(fd);
+		drain(fd, flows);
 		marker_stop_counting();
 		start = now() - start;
 		if (command)
 			run(command, "stop");
 		printf("round %d %llu %lld\n", round,
-		       (unsigned long long)hello.bytes, (long long)start);
+		       (unsigned long long)hello.bytes * flows,
+		       (long long)start);
 		fflush(stdout);
 	}
 	return 0;

@@ -67,12 +67,13 @@ struct slot {
 	uint64_t addr;		/* where the symbol starts */
 	uint64_t count;
 	uint64_t started;	/* the count at the start marker */
+	uint64_t paused;	/* the count when counting was last paused */
 	char *name;
 };
 
 static struct slot *slot;
 static size_t slots = FIRST_SYMBOL;
-static uint64_t text_end, repmovs, repmovs_started;
+static uint64_t text_end, repmovs, repmovs_started, repmovs_paused;
 static bool profile;
 static FILE *out;
 
@@ -144,6 +145,25 @@ static void marker_start(unsigned int vcpu, void *data)
 	repmovs_started = repmovs;
 }
 
+static void marker_pause(unsigned int vcpu, void *data)
+{
+	size_t i;
+
+	for (i = 0; i < slots; i++)
+		slot[i].paused = slot[i].count;
+	repmovs_paused = repmovs;
+}
+
+/* As if it had been executed before the start */
+static void marker_resume(unsigned int vcpu, void *data)
+{
+	size_t i;
+
+	for (i = 0; i < slots; i++)
+		slot[i].started += slot[i].count - slot[i].paused;
+	repmovs_started += repmovs - repmovs_paused;
+}
+
 static void marker_stop(unsigned int vcpu, void *data)
 {
 	static struct slot **sorted;
@@ -196,7 +216,9 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (disp >> 16 != MARKER_MAGIC)
 			continue;
 		qemu_plugin_register_vcpu_insn_exec_cb(insn,
-			disp & MARKER_STOP ? marker_stop : marker_start,
+			disp & MARKER_STOP ? marker_stop :
+			disp & MARKER_PAUSE ? marker_pause :
+			disp & MARKER_RESUME ? marker_resume : marker_start,
 			QEMU_PLUGIN_CB_NO_REGS,
 			(void *)(uintptr_t)(disp & (MARKER_STOP - 1)));
 	}
@@ -206,6 +228,7 @@ __attribute__((visibility("default")))
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 			int argc, char **argv)
 {
+	const char *map = NULL;
 	int i;
 
 	slot = calloc(FIRST_SYMBOL, sizeof(*slot));
@@ -216,14 +239,15 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 		if (!strncmp(argv[i], "out=", 4)) {
 			out = fopen(argv[i] + 4, "w");
 		} else if (!strncmp(argv[i], "map=", 4)) {
-			if (!read_map(argv[i] + 4)) {
-				fprintf(stderr, "insn plugin: %s is no System.map\n",
-					argv[i] + 4);
-				return -1;
-			}
+			map = argv[i] + 4;
 		} else if (!strncmp(argv[i], "profile=", 8)) {
 			profile = !strcmp(argv[i] + 8, "on");
 		}
+	}
+	/* Markers go through all slots: have no more than it takes. */
+	if (profile && map && !read_map(map)) {
+		fprintf(stderr, "insn plugin: %s is no System.map\n", map);
+		return -1;
 	}
 	if (!out) {
 		fprintf(stderr, "insn plugin: out=FILE cannot be written\n");

@@ -8,6 +8,11 @@
 
 #define MARKER_MAGIC	0x5046		/* upper half of the displacement */
 #define MARKER_STOP	0x8000
+/* What comes between these two is left out: not the machine's work, but what a
+ * software model does for hardware (hns3_sim has them, too).
+ */
+#define MARKER_PAUSE	0x4000
+#define MARKER_RESUME	0x2000
 
 /* The memory clobber keeps the compiler from moving work across. */
 #define MARKER(disp)							\
