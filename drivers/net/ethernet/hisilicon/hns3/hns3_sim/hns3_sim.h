@@ -32,7 +32,7 @@
 #define HNS3_SIM_MAX_FRAME	(SZ_64K + HNS3_SIM_MAX_HEADER)
 #define HNS3_SIM_MAX_FRM_SIZE	9728U	/* what the hardware puts on a wire */
 
-/* What the checker counts. None of it happens while driver and core are right. */
+/* What the checker counts. None of it happens when all is right. */
 enum hns3_sim_fault {
 	HNS3_SIM_READ_UNMAPPED,		/* no translation when it was read */
 	HNS3_SIM_WRITE_UNMAPPED,
@@ -115,7 +115,7 @@ struct hns3_sim_wire {
 /* What the tracker knows of a page of bus addresses */
 struct hns3_sim_map {
 	u32 readable, writable;		/* mappings of that kind */
-	void *shadow;			/* what the device sees, see non_coherent */
+	void *shadow;			/* what the device sees, non_coherent */
 };
 
 struct hns3_sim_port {
@@ -131,7 +131,7 @@ struct hns3_sim_port {
 	struct hns3_sim_vector vector[HNS3_SIM_MAX_QUEUES];
 	struct irq_domain *irq_domain[HNS3_SIM_MAX_QUEUES];
 	struct work_struct reset_work;
-	bool resetting;			/* set when asked, cleared by the work */
+	bool resetting;			/* asked for, not done yet */
 	unsigned long resets;
 	u8 mac[ETH_ALEN];
 	u32 rss_table[HNS3_SIM_RSS_TABLE];
@@ -150,7 +150,7 @@ struct hns3_sim_port {
 	struct hns3_sim_stats stats;
 	u64 faults[HNS3_SIM_FAULTS];
 
-	struct xarray maps;		/* struct hns3_sim_map, by page of addr */
+	struct xarray maps;		/* hns3_sim_map, by page of addr */
 	struct dentry *dir;
 };
 

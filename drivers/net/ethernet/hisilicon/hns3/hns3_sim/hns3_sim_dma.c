@@ -270,11 +270,12 @@ static void hns3_sim_sync(struct hns3_sim_port *port, dma_addr_t addr,
 			  size_t size)
 {
 	while (size) {
-		size_t n = min_t(size_t, size, PAGE_SIZE - offset_in_page(addr));
-		struct hns3_sim_map *map = xa_load(&port->maps,
-						   addr >> PAGE_SHIFT);
 		void *va = hns3_sim_translate(port, addr);
+		struct hns3_sim_map *map;
+		size_t n;
 
+		n = min_t(size_t, size, PAGE_SIZE - offset_in_page(addr));
+		map = xa_load(&port->maps, addr >> PAGE_SHIFT);
 		if (map && map->shadow && va)
 			memcpy(map->shadow + offset_in_page(addr), va, n);
 		addr += n;

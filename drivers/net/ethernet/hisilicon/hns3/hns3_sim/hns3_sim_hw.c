@@ -32,18 +32,23 @@
 
 #define HNS3_SIM_BATCH	4	/* frames before interrupts are let in */
 
-/* An instruction counter of the lab that runs this kernel leaves out what is
- * between the two: see tools/lab/plugin/marker.h. For anybody else it is a NOP.
+/* An instruction counter of the emulator that runs this kernel may leave out
+ * what is between the two, since no CPU would do it. To all others these are
+ * NOPs.
  */
+static __always_inline void hns3_sim_pause_counting(void)
+{
 #ifdef CONFIG_X86_64
-#define HNS3_SIM_MARKER(disp)						\
-	asm volatile(".byte 0x0f, 0x1f, 0x80; .long %c0"		\
-		     : : "i" (0x5046 << 16 | (disp)) : "memory")
-#else
-#define HNS3_SIM_MARKER(disp)	barrier()
+	asm volatile(".byte 0x0f, 0x1f, 0x80; .long 0x50464000" ::: "memory");
 #endif
-#define HNS3_SIM_PAUSE		0x4000
-#define HNS3_SIM_RESUME		0x2000
+}
+
+static __always_inline void hns3_sim_resume_counting(void)
+{
+#ifdef CONFIG_X86_64
+	asm volatile(".byte 0x0f, 0x1f, 0x80; .long 0x50462000" ::: "memory");
+#endif
+}
 
 /**
  * hns3_sim_wire_init() - make a wire's frames
@@ -109,6 +114,7 @@ static bool hns3_sim_parse(struct hns3_sim_frame *frame, u16 *proto, u8 *l4)
 	struct ethhdr *eth = (struct ethhdr *)frame->data;
 	u16 off = ETH_HLEN;
 	__be16 type = eth->h_proto;
+	int left;
 
 	while (eth_type_vlan(type) && off + VLAN_HLEN <= frame->len) {
 		type = *(__be16 *)(frame->data + off + 2);
@@ -135,9 +141,10 @@ static bool hns3_sim_parse(struct hns3_sim_frame *frame, u16 *proto, u8 *l4)
 	}
 
 	off += frame->l3;
-	if (*l4 == IPPROTO_TCP && off + sizeof(struct tcphdr) <= frame->len)
+	left = frame->len - off;
+	if (*l4 == IPPROTO_TCP && left >= (int)sizeof(struct tcphdr))
 		frame->l4 = ((struct tcphdr *)(frame->data + off))->doff * 4;
-	else if (*l4 == IPPROTO_UDP && off + sizeof(struct udphdr) <= frame->len)
+	else if (*l4 == IPPROTO_UDP && left >= (int)sizeof(struct udphdr))
 		frame->l4 = sizeof(struct udphdr);
 	else
 		*l4 = 0;
@@ -151,17 +158,36 @@ static __sum16 hns3_sim_csum(const u8 *data, const struct hns3_sim_frame *frame,
 {
 	const u8 *th = data + frame->l2 + frame->l3;
 	u32 size = len - frame->l2 - frame->l3;
+	const struct ipv6hdr *ip6 = (void *)(data + frame->l2);
+	const struct iphdr *ip = (void *)(data + frame->l2);
 	__wsum sum = csum_partial(th, size, 0);
 
-	if (proto == ETH_P_IPV6) {
-		const struct ipv6hdr *ip6 = (void *)(data + frame->l2);
-
+	if (proto == ETH_P_IPV6)
 		return csum_ipv6_magic(&ip6->saddr, &ip6->daddr, size, l4, sum);
-	} else {
-		const struct iphdr *ip = (void *)(data + frame->l2);
 
-		return csum_tcpudp_magic(ip->saddr, ip->daddr, size, l4, sum);
-	}
+	return csum_tcpudp_magic(ip->saddr, ip->daddr, size, l4, sum);
+}
+
+/* Whether it is right. A short frame may be padded: go by the IP length. */
+static bool hns3_sim_csum_right(const struct hns3_sim_frame *frame, u16 proto,
+				u8 l4)
+{
+	const u8 *data = frame->data + frame->l2;
+	const struct udphdr *udp = (void *)(data + frame->l3);
+	u32 len;
+
+	if (l4 == IPPROTO_UDP && !udp->check)
+		return true;
+
+	if (proto == ETH_P_IP)
+		len = ntohs(((struct iphdr *)data)->tot_len);
+	else
+		len = ntohs(((struct ipv6hdr *)data)->payload_len) +
+		      sizeof(struct ipv6hdr);
+	if (len < frame->l3 + frame->l4 || frame->l2 + len > frame->len)
+		return false;
+
+	return !hns3_sim_csum(frame->data, frame, frame->l2 + len, proto, l4);
 }
 
 static void hns3_sim_fill_csum(u8 *data, const struct hns3_sim_frame *frame,
@@ -428,25 +454,19 @@ static bool hns3_sim_receive(struct hns3_sim_port *port,
 		return true;
 	}
 
-	if (frame->mss)
+	if (frame->mss) {
 		hns3_sim_ip_len(frame->data, frame, frame->len, proto, 0);
+		if (!merge)
+			hns3_sim_fill_csum(frame->data, frame, frame->len,
+					   proto, l4);
+	}
 	if (merge) {
 		info.l234 |= segs << HNS3_RXD_GRO_COUNT_S;
 		info.base |= frame->mss << HNS3_RXD_GRO_SIZE_S |
 			     BIT(HNS3_RXD_L3L4P_B);
 	} else if (ip && l4) {
-		bool none = l4 == IPPROTO_UDP &&
-			    !((struct udphdr *)(frame->data + frame->l2 +
-						frame->l3))->check;
-
 		info.base = BIT(HNS3_RXD_L3L4P_B);
-		if (!none && hns3_sim_csum(frame->data, frame,
-					   frame->l2 +
-					   (proto == ETH_P_IP ?
-					    ntohs(((struct iphdr *)(frame->data + frame->l2))->tot_len) :
-					    ntohs(((struct ipv6hdr *)(frame->data + frame->l2))->payload_len) +
-					    sizeof(struct ipv6hdr)),
-					   proto, l4)) {
+		if (!hns3_sim_csum_right(frame, proto, l4)) {
 			info.l234 |= BIT(HNS3_RXD_L4E_B);
 			port->stats.rx_csum_err++;
 		}
@@ -784,13 +804,13 @@ int hns3_sim_hw(void *data)
 
 	while (!kthread_should_stop()) {
 		spin_lock_irqsave(&link->lock, flags);
-		HNS3_SIM_MARKER(HNS3_SIM_PAUSE);
+		hns3_sim_pause_counting();
 		worked = false;
 		for (i = 0; i < ARRAY_SIZE(link->port); i++) {
 			if (link->port[i])
 				worked |= hns3_sim_poll_port(link->port[i]);
 		}
-		HNS3_SIM_MARKER(HNS3_SIM_RESUME);
+		hns3_sim_resume_counting();
 		for (i = 0; i < ARRAY_SIZE(link->port); i++) {
 			if (link->port[i])
 				hns3_sim_fire(link->port[i]);
@@ -809,6 +829,18 @@ int hns3_sim_hw(void *data)
 	return 0;
 }
 
+static u32 hns3_sim_num(const u32 *regs, u32 reg)
+{
+	return (hns3_sim_reg(regs, reg) + 1) * 8;
+}
+
+/* The address in a register, and in the one behind it */
+static dma_addr_t hns3_sim_base(const u32 *regs, u32 reg)
+{
+	return hns3_sim_reg(regs, reg) |
+	       (u64)hns3_sim_reg(regs, reg + sizeof(u32)) << 32;
+}
+
 /**
  * hns3_sim_hw_start() - let a port's hardware run
  * @port:	port, whose driver has set up its rings
@@ -823,8 +855,8 @@ int hns3_sim_hw_start(struct hns3_sim_port *port)
 	int i;
 
 	for (i = 0; i < kinfo->num_tqps; i++) {
-		u32 num = (hns3_sim_reg(port->queue[i].regs,
-					HNS3_RING_TX_RING_BD_NUM_REG) + 1) * 8;
+		u32 num = hns3_sim_num(port->queue[i].regs,
+				       HNS3_RING_TX_RING_BD_NUM_REG);
 
 		bd[i] = kvcalloc(num, sizeof(*bd[i]), GFP_KERNEL);
 		if (!bd[i])
@@ -835,18 +867,14 @@ int hns3_sim_hw_start(struct hns3_sim_port *port)
 	for (i = 0; i < kinfo->num_tqps; i++) {
 		struct hns3_sim_queue *q = &port->queue[i];
 
-		q->tx.base = hns3_sim_reg(q->regs,
-					  HNS3_RING_TX_RING_BASEADDR_L_REG) |
-			     (u64)hns3_sim_reg(q->regs,
-					       HNS3_RING_TX_RING_BASEADDR_H_REG) << 32;
-		q->tx.num = (hns3_sim_reg(q->regs,
-					  HNS3_RING_TX_RING_BD_NUM_REG) + 1) * 8;
-		q->rx.base = hns3_sim_reg(q->regs,
-					  HNS3_RING_RX_RING_BASEADDR_L_REG) |
-			     (u64)hns3_sim_reg(q->regs,
-					       HNS3_RING_RX_RING_BASEADDR_H_REG) << 32;
-		q->rx.num = (hns3_sim_reg(q->regs,
-					  HNS3_RING_RX_RING_BD_NUM_REG) + 1) * 8;
+		q->tx.base = hns3_sim_base(q->regs,
+					   HNS3_RING_TX_RING_BASEADDR_L_REG);
+		q->tx.num = hns3_sim_num(q->regs,
+					 HNS3_RING_TX_RING_BD_NUM_REG);
+		q->rx.base = hns3_sim_base(q->regs,
+					   HNS3_RING_RX_RING_BASEADDR_L_REG);
+		q->rx.num = hns3_sim_num(q->regs,
+					 HNS3_RING_RX_RING_BD_NUM_REG);
 		q->tx.head = 0;
 		q->tx.done = 0;
 		q->rx.head = 0;
