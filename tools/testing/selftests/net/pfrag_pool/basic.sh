@@ -174,8 +174,15 @@ spare_buffer()
 # What all this is for: mappings per 16 MiB of a flow that has run for a while
 maps_nothing()
 {
-	local setting before from per_16m=()
+	local setting before from warm=16 per_16m=()
 
+	# more in flight, so the pool grows for longer
+	[ "$LINK" = hns3 ] && warm=64
+	if [ "$LINK" = hns3 ] &&
+	   [ "$(cat /sys/module/hns3_sim/parameters/hw_version)" = 3 ]; then
+		skip_case "the driver maps nothing anyway, it copies all"
+		return
+	fi
 	if ! map_count_start; then
 		skip_case "no dma:dma_map_phys (CONFIG_TRACING)"
 		return
@@ -186,15 +193,17 @@ maps_nothing()
 		[ "$LINK" = hns3 ] && [ $setting = 1 ] && spare_buffer 131072
 		rx_start
 		tx_start $RX4 -d 1000
-		wait_for $PATIENCE progress_beyond tx "$(mib 16)"
+		wait_for $PATIENCE progress_beyond tx "$(mib $warm)"
 		check_err $? "the flow did not start"
+		# bytes inside of maps, so that the figure errs to the high
+		before=$(map_count)
 		progress tx
-		from=$PROGRESS before=$(map_count)
+		from=$PROGRESS
 		wait_for $PATIENCE progress_beyond tx $((from + $(mib 32)))
 		check_err $? "the flow did not go on"
-		per_16m[setting]=$((($(map_count) - before) << 24))
 		progress tx
-		per_16m[setting]=$((per_16m[setting] / (PROGRESS - from)))
+		per_16m[setting]=$(((($(map_count) - before) << 24) /
+				    (PROGRESS - from)))
 		kill -USR1 "$TX_PID"
 		tx_wait
 		check_err $? "the flow did not end well"
