@@ -25,6 +25,27 @@ peer_start() {
 	ip netns exec peer iperf3 -s >/dev/null &
 }
 
+in_peer() { nsenter --net=/run/netns/peer "$@"; }
+peer_dev() { ip -n peer -br link | awk '$1 ~ /^eth/ { print $1 }'; }
+
+# Wait until NIC $1 reaches its peer.
+reach() {
+	local i
+	for i in $(seq 50); do
+		ping -c1 -W1 -q "10.1.$1.1" >/dev/null && return
+	done
+	echo "NIC $1 does not reach its peer" >&2
+	return 1
+}
+
+# hns3's TX spare buffer: $2 bytes for NIC $1 and the peer, whose share are ACKs.
+# The driver makes its rings anew.
+spare_buffer() {
+	ethtool --set-tunable "$(dev_of "$1")" tx-buf-size "$2" &&
+		in_peer ethtool --set-tunable "$(peer_dev)" tx-buf-size "$2" &&
+		reach "$1"
+}
+
 # Address and start NIC $1, and the peer's if it is here.
 nic_up() {
 	local dev
@@ -38,18 +59,38 @@ nic_up() {
 		ip -n peer addr add "10.1.$1.1/24" dev "$dev"
 		ip -n peer link set "$dev" up
 	fi
-	for i in $(seq 50); do
-		ping -c1 -W1 -q "10.1.$1.1" >/dev/null && return
+	reach "$1"
+}
+
+# Run a command while no driver is bound to NIC $1, nor to the peer's if it is
+# here.
+unbound() {
+	local n nics=$1 pci driver
+	[ "$peer" = host ] || nics="$1 $(($1 + 1))"
+	for n in $nics; do
+		pci=$(pci_of "$n")
+		driver=$(readlink -e "/sys/bus/pci/devices/$pci/driver") || return
+		echo "$pci" >"$driver/unbind"
 	done
-	echo "NIC $1 does not reach its peer" >&2
-	return 1
+	"${@:2}" || return
+	for n in $nics; do
+		pci_of "$n" >"$driver/bind"
+	done
+	nic_up "$1"
+}
+
+group_type() { # type NIC...
+	local n
+	for n in "${@:2}"; do
+		echo "$1" >"/sys/bus/pci/devices/$(pci_of "$n")/iommu_group/type" || return
+	done
 }
 
 # Have the IOMMU treat NIC $1, and the peer's if it is here, as strict, lazy or
 # passthrough from now on. The type of a group can only be changed while no
 # driver is bound.
 iommu_mode() {
-	local n nics=$1 pci driver type
+	local nics=$1 type
 	case $2 in
 	strict) type=DMA ;;
 	lazy) type=DMA-FQ ;;
@@ -57,14 +98,7 @@ iommu_mode() {
 	esac
 	[ "$(cat "/sys/bus/pci/devices/$(pci_of "$1")/iommu_group/type")" != "$type" ] || return 0
 	[ "$peer" = host ] || nics="$1 $(($1 + 1))"
-	for n in $nics; do
-		pci=$(pci_of "$n")
-		driver=$(readlink -e "/sys/bus/pci/devices/$pci/driver") || return
-		echo "$pci" >"$driver/unbind"
-		echo "$type" >"/sys/bus/pci/devices/$pci/iommu_group/type" || return
-		echo "$pci" >"$driver/bind"
-	done
-	nic_up "$1"
+	unbound "$1" group_type $type $nics
 }
 
 sysctl_file=/proc/sys/net/ipv4/tcp_use_pfrag_pool
@@ -74,7 +108,7 @@ setting() {
 	[ "$1" = - ] && return 0
 	echo "$1" >$sysctl_file || return
 	[ "$peer" = host ] ||
-		nsenter --net=/run/netns/peer sh -c "echo $1 >$sysctl_file" || return
+		in_peer sh -c "echo $1 >$sysctl_file" || return
 	sleep 0.2
 }
 
