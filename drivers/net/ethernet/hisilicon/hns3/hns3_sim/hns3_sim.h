@@ -124,7 +124,7 @@ struct hns3_sim_port {
 	struct hns3_sim_link *link;
 	struct hns3_sim_port *peer;
 	struct hnae3_ae_dev *ae_dev;
-	struct hnae3_client *client;	/* link->mutex */
+	struct hnae3_client *client;	/* link->mutex and link->lock */
 	struct iommu_domain *domain;	/* NULL: bus addresses are physical */
 	struct hnae3_handle nic;
 	struct hnae3_queue *tqp[HNS3_SIM_MAX_QUEUES];

@@ -255,19 +255,20 @@ static void hns3_sim_reset_work(struct work_struct *work)
 	WRITE_ONCE(port->resetting, false);
 }
 
-/* By the client: ethtool --reset, or a transmit queue that timed out */
+/* By the client: ethtool --reset, or in a timer a queue that timed out */
 static void hns3_sim_reset_event(struct pci_dev *pdev,
 				 struct hnae3_handle *handle)
 {
 	struct hnae3_ae_dev *ae_dev = pci_get_drvdata(pdev);
 	struct hns3_sim_port *port = ae_dev->priv;
+	unsigned long flags;
 
-	mutex_lock(&port->link->mutex);
+	spin_lock_irqsave(&port->link->lock, flags);
 	if (port->client) {
 		WRITE_ONCE(port->resetting, true);
 		schedule_work(&port->reset_work);
 	}
-	mutex_unlock(&port->link->mutex);
+	spin_unlock_irqrestore(&port->link->lock, flags);
 }
 
 static void hns3_sim_set_reset_request(struct hnae3_ae_dev *ae_dev,
@@ -621,6 +622,15 @@ static void hns3_sim_uninit_ae_dev(struct hnae3_ae_dev *ae_dev)
 	pci_disable_device(ae_dev->pdev);
 }
 
+/* Who looks at the client holds one of the locks, or RTNL. */
+static void hns3_sim_set_client(struct hns3_sim_port *port,
+				struct hnae3_client *client)
+{
+	spin_lock_irq(&port->link->lock);
+	port->client = client;
+	spin_unlock_irq(&port->link->lock);
+}
+
 static int hns3_sim_init_client(struct hnae3_client *client,
 				struct hnae3_ae_dev *ae_dev)
 {
@@ -640,7 +650,7 @@ static int hns3_sim_init_client(struct hnae3_client *client,
 
 	/* It may have been started already, before anyone could be told. */
 	mutex_lock(&port->link->mutex);
-	port->client = client;
+	hns3_sim_set_client(port, client);
 	if (port->running)
 		hns3_sim_carrier(port);
 	mutex_unlock(&port->link->mutex);
@@ -660,7 +670,7 @@ static void hns3_sim_uninit_client(struct hnae3_client *client,
 	cancel_work_sync(&port->reset_work);
 	rtnl_lock();
 	mutex_lock(&port->link->mutex);
-	port->client = NULL;
+	hns3_sim_set_client(port, NULL);
 	mutex_unlock(&port->link->mutex);
 	rtnl_unlock();
 	cancel_work_sync(&port->reset_work);
