@@ -25,6 +25,7 @@ help:
 	@echo '                         with tcp_use_pfrag_pool at 0 and 1 in turn'
 	@echo '                         (NIC=hns3 or NIC=virtio_net: only that one, hns3 in full)'
 	@echo 'make test                run every test, most of them in an emulated machine'
+	@echo 'make mutants             take one cure after the other out, and see its test fail'
 	@echo 'make apply KDIR=tree     put the series into a kernel tree, git or plain'
 	@echo 'make unapply KDIR=tree   take it out again'
 	@echo 'make export OUT=dir      write the series for git am'
@@ -37,7 +38,7 @@ help:
 	@echo 'make clean               remove what was built, but not the kernel source'
 	@echo 'make distclean           remove the kernel source, too'
 	@echo
-	@echo 'All output goes to build/. The kernel is Linux 7.3 as Debian has it; run, test,'
+	@echo 'All output goes to build/. The kernel is Linux 7.3 as Debian has it; run, test, mutants,'
 	@echo 'sparse, checkpatch and bisect-build take another one with KDIR=tree, which they'
 	@echo 'only read.'
 
@@ -46,6 +47,9 @@ run:
 
 test:
 	@$(lab)/test
+
+mutants:
+	@$(lab)/mutate
 
 apply unapply:
 	@$(lab)/series $@ '$(KDIR)'
@@ -64,7 +68,7 @@ clean:
 distclean:
 	@rm -rf build
 
-.PHONY: help run test apply unapply export modules sparse checkpatch \
+.PHONY: help run test mutants apply unapply export modules sparse checkpatch \
 	bisect-build clean distclean
 
 endif
