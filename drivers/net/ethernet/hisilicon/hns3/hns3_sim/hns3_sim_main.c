@@ -491,6 +491,13 @@ static int hns3_sim_set_mtu(struct hnae3_handle *handle, int mtu)
 	return 0;
 }
 
+/* Every frame is received, whatever its address and tag. */
+static int hns3_sim_vlan_filter(struct hnae3_handle *handle, __be16 proto,
+				u16 vlan_id, bool is_kill)
+{
+	return 0;
+}
+
 static int hns3_sim_set_gro(struct hnae3_handle *handle, bool enable)
 {
 	WRITE_ONCE(hns3_sim_of(handle)->gro, enable);
@@ -707,6 +714,7 @@ static const struct hnae3_ae_ops hns3_sim_ops = {
 	.get_mac_addr		= hns3_sim_get_mac,
 	.set_mac_addr		= hns3_sim_set_mac,
 	.set_mtu		= hns3_sim_set_mtu,
+	.set_vlan_filter	= hns3_sim_vlan_filter,
 	.set_gro_en		= hns3_sim_set_gro,
 	.enable_hw_strip_rxvtag	= hns3_sim_strip_vlan_tags,
 	.get_ksettings_an_result = hns3_sim_get_ksettings,
