@@ -151,7 +151,6 @@ struct hns3_sim_port {
 	u64 faults[HNS3_SIM_FAULTS];
 
 	struct xarray maps;		/* hns3_sim_map, by page of addr */
-	struct dentry *dir;
 };
 
 /* Two ports, back to back, and the thread that is their hardware */

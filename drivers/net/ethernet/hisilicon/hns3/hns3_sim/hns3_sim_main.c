@@ -172,7 +172,6 @@ static void hns3_sim_debugfs(struct hns3_sim_port *port)
 	debugfs_create_bool("stall_tx", 0644, dir, &inject->stall_tx);
 	debugfs_create_bool("write_tx", 0644, dir, &inject->write_tx);
 	debugfs_create_file_unsafe("hold", 0644, dir, port, &hold_fops);
-	port->dir = dir;
 }
 
 /* Start and stop. There is carrier while both ports run. */
@@ -681,6 +680,7 @@ static void hns3_sim_uninit_client(struct hnae3_client *client,
 	mutex_unlock(&port->link->mutex);
 	rtnl_unlock();
 	cancel_work_sync(&port->reset_work);
+	WRITE_ONCE(port->resetting, false);
 
 	client->ops->uninit_instance(&port->nic, false);
 	port->nic.client = NULL;
@@ -865,6 +865,7 @@ static void hns3_sim_free_all(void)
 {
 	int i;
 
+	debugfs_remove_recursive(hns3_sim_dir);
 	for (i = 0; i < ARRAY_SIZE(hns3_sim_link); i++) {
 		if (hns3_sim_link[i] && hns3_sim_link[i]->thread)
 			kthread_stop(hns3_sim_link[i]->thread);
@@ -876,7 +877,6 @@ static void hns3_sim_free_all(void)
 	}
 	for (i = 0; i < ARRAY_SIZE(hns3_sim_link); i++)
 		kfree(hns3_sim_link[i]);
-	debugfs_remove_recursive(hns3_sim_dir);
 }
 
 static int __init hns3_sim_init(void)
