@@ -772,6 +772,12 @@ static bool hns3_sim_poll_port(struct hns3_sim_port *port)
 		while (q->kicked && n < HNS3_SIM_BATCH &&
 		       hns3_sim_fetch(port, i))
 			n++;
+		/* Frames of this doorbell may have been found by the one
+		 * before, and be done. The driver takes them back only when
+		 * it is told after having rung.
+		 */
+		if (q->kicked && !n)
+			hns3_sim_event(&q->tx);
 		/* Later frames have doorbells of their own. */
 		if (n < HNS3_SIM_BATCH)
 			q->kicked = false;
