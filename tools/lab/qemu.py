@@ -274,7 +274,8 @@ def kernel_files(kernel):
 
 def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
          plugin=False, profile=False, append="", iommu="strict", name="guest",
-         timeout=600, on_line=None, qemu_args=(), thread=None, uart=False):
+         timeout=600, on_line=None, qemu_args=(), thread=None, uart=False,
+         nice=0):
     """Boot KERNEL (a build directory or an image), run JOB, return a Result.
 
     nics: Tap and Hub objects. icount: one instruction is one nanosecond of
@@ -284,6 +285,7 @@ def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
     called with every line that the job prints. thread: "single" or "multi"
     forces how QEMU runs several vCPUs. uart: what the job prints comes by a
     UART, which survives that the guest is suspended, not by the faster port.
+    nice: let other guests go first, by so much.
     """
     image, modules, sysmap = kernel_files(kernel)
     if not ROOTFS.exists():
@@ -309,7 +311,8 @@ def boot(kernel, job, files=None, nics=(), smp=2, memory=1024, icount=False,
     cmdline = ("no_timer_check console=ttyS0 root=/dev/vda rw init=/lab-init panic=-1 "
                "loglevel=7 net.ifnames=0 tsc=reliable random.trust_cpu=on "
                "bonding.max_bonds=0 dummy.numdummies=0 ifb.numifbs=0 ")
-    args = ["qemu-system-x86_64", "-nodefaults", "-display", "none",
+    args = ["nice", "-n", str(nice),
+            "qemu-system-x86_64", "-nodefaults", "-display", "none",
             # Five-level page tables trip KASAN: while the kernel identifies
             # the CPU, an interrupt finds its own feature bits cleared.
             "-no-reboot", "-no-user-config", "-cpu", "max,la57=off",
