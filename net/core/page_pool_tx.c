@@ -404,7 +404,8 @@ EXPORT_SYMBOL_GPL(page_pool_tx_alloc);
  * @napi:	NAPI instance
  *
  * Sockets that receive by @napi, and send by its netdev, take their pages from
- * @pool instead of the device's pool. The caller promises that @pool lives
+ * @pool instead of the device's pool; there has to be one, a netdev without is
+ * not asked for its NAPIs. The caller promises that @pool lives
  * until page_pool_unregister_napi() and a grace period have passed, and longer
  * than all rings by which the device that it was created with may read its
  * pages: also those of another netdev that does DMA by the same device, which a
