@@ -156,9 +156,9 @@ map_count_start()
 	TRACE+=/instances/pfrag_pool.$$
 	mkdir "$TRACE" || return
 	defer map_count_end
-	device=$(readlink -e "$DMA_TX")
+	device=$(basename "$(readlink -e "$DMA_TX")")
 	for event in dma_map_phys dma_map_sg; do
-		echo "device == \"${device##*/}\" && dir == 1 && !(attrs & 32)" \
+		echo "device == \"$device\" && dir == 1 && !(attrs & 32)" \
 			> "$TRACE/events/dma/$event/filter" &&
 			echo 1 > "$TRACE/events/dma/$event/enable" || return
 	done
