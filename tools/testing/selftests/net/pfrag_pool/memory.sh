@@ -67,20 +67,32 @@ idle_sockets()
 	end_held
 }
 
-idle_is_free()
+# function, bound in KiB: with the pool it takes less than that more. Whatever
+# else takes memory meanwhile adds to one figure or the other, so the least of up
+# to three of each counts. Sets OFF and ON.
+costs_less_than()
 {
-	local off on
+	local fn=$1 bound=$2 i
 
 	# once for what the first use leaves behind for good
-	idle_sockets 0
-	idle_sockets 0
-	off=$USED
-	idle_sockets 1
-	on=$USED
-	log_info "$SOCKETS idle sockets: off $off KiB, on $on KiB"
+	"$fn" 0
+	OFF='' ON=''
+	for i in 1 2 3; do
+		"$fn" 0
+		[ -z "$OFF" ] || ((USED < OFF)) && OFF=$USED
+		"$fn" 1
+		[ -z "$ON" ] || ((USED < ON)) && ON=$USED
+		((ON - OFF < bound)) && return
+	done
+	return 1
+}
+
+idle_is_free()
+{
 	# above the noise, and well below a page for each of them
-	((on - off < SOCKETS))
-	check_err $? "idle sockets take $((on - off)) KiB more with the pool"
+	costs_less_than idle_sockets "$SOCKETS"
+	check_err $? "idle sockets take $((ON - OFF)) KiB more with the pool"
+	log_info "$SOCKETS idle sockets: off $OFF KiB, on $ON KiB"
 }
 
 stalled_sockets()
@@ -108,21 +120,16 @@ stalled_sockets()
 
 stalled_is_bounded()
 {
-	local off on pool
+	local pool
 
-	stalled_sockets 0
-	stalled_sockets 0
-	off=$USED
-	stalled_sockets 1
-	on=$USED
-	pool=$((POOL / 1024))
-	log_info "$STALLED stalled sockets: off $off, on $on, pool $pool KiB"
 	# a page of 32 KiB each, or two where what was sent and what was not
 	# are on both sides of a page's end: so it is with page fragments
+	costs_less_than stalled_sockets $((STALLED * 64 + 1024))
+	check_err $? "stalled sockets take $((ON - OFF)) KiB more with the pool"
+	pool=$((POOL / 1024))
 	((pool <= STALLED * 64 + 512))
 	check_err $? "stalled sockets hold $pool KiB of pool pages"
-	((on - off < STALLED * 64 + 1024))
-	check_err $? "stalled sockets take $((on - off)) KiB more with the pool"
+	log_info "$STALLED stalled sockets: off $OFF, on $ON, pool $pool KiB"
 	expect_pools_empty
 }
 

@@ -140,6 +140,7 @@ struct hns3_sim_port {
 	/* The rest belongs to the hardware: link->lock. */
 	bool running;
 	bool gro, strip_vlan;
+	u32 turn;			/* queue to poll first, modulo queues */
 	struct hns3_sim_queue queue[HNS3_SIM_MAX_QUEUES];
 	struct hns3_sim_wire wire;	/* towards this port */
 	struct hns3_sim_bd held[64];

@@ -750,13 +750,19 @@ static bool hns3_sim_doorbell(struct hns3_sim_queue *q)
 
 static bool hns3_sim_poll_port(struct hns3_sim_port *port)
 {
+	u32 num = port->nic.kinfo.num_tqps;
 	bool worked = hns3_sim_deliver(port);
-	u32 i;
+	u32 k;
 
 	if (!port->running)
 		return worked;
 
-	for (i = 0; i < port->nic.kinfo.num_tqps; i++) {
+	/* Another queue is the first each time: on a full wire there is room
+	 * for one queue's frames only.
+	 */
+	port->turn++;
+	for (k = 0; k < num; k++) {
+		u32 i = (port->turn + k) % num;
 		struct hns3_sim_queue *q = &port->queue[i];
 		int n = 0;
 
