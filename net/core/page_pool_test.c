@@ -10,6 +10,7 @@
 #include <net/netdev_rx_queue.h>
 #include <net/page_pool/helpers.h>
 
+#include "netmem_priv.h"
 #include "page_pool_priv.h"
 
 /* Zeroed: page_pool_ctx_shared() keeps a mark in each page */
@@ -312,6 +313,72 @@ static void page_pool_ctx_late_free(struct kunit *test)
 	put_page(page);
 }
 
+/* Who found the pool under RCU may use it: its end waits for them all */
+struct pool_reader {
+	struct completion reading;
+	bool left;
+};
+
+static int pool_test_read(void *arg)
+{
+	struct pool_reader *reader = arg;
+
+	rcu_read_lock();
+	complete(&reader->reading);
+	mdelay(100);
+	WRITE_ONCE(reader->left, true);
+	rcu_read_unlock();
+
+	return 0;
+}
+
+static void page_pool_ctx_grace(struct kunit *test)
+{
+	struct pool_reader reader = {};
+	struct task_struct *task;
+
+	pool_test_create(test, 0, NULL);
+	init_completion(&reader.reading);
+	task = kthread_create(pool_test_read, &reader, "page_pool_test");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
+	/* it ends by itself */
+	get_task_struct(task);
+	wake_up_process(task);
+	wait_for_completion(&reader.reading);
+
+	pool_test_destroy(test);
+	KUNIT_EXPECT_TRUE_MSG(test, READ_ONCE(reader.left),
+			      "the pool has ended under a reader");
+
+	kthread_stop_put(task);
+}
+
+static void pool_test_from_reserve(netmem_ref netmem, void *arg)
+{
+	/* what page_is_pfmemalloc() looks at */
+	netmem_or_pp_magic(netmem, BIT(1));
+}
+
+/* A page from the reserves is not kept, nor handed out */
+static void page_pool_ctx_pfmemalloc(struct kunit *test)
+{
+	struct page_pool *pool = pool_test_create(test, 0, NULL);
+	netmem_ref netmem;
+
+	pool->slow.init_callback = pool_test_from_reserve;
+	pool->has_init_callback = true;
+	KUNIT_EXPECT_EQ(test, (__force unsigned long)pool_test_alloc(pool), 0);
+	KUNIT_EXPECT_EQ(test, page_pool_inflight(pool, true), 0);
+	KUNIT_EXPECT_EQ(test, page_pool_ctx_cached(pool), 0);
+
+	pool->has_init_callback = false;
+	netmem = pool_test_alloc(pool);
+	KUNIT_ASSERT_TRUE(test, netmem);
+	page_pool_ctx_put_netmem(netmem);
+
+	pool_test_destroy(test);
+}
+
 static void page_pool_ctx_params(struct kunit *test)
 {
 	struct pool_test *t = test->priv;
@@ -529,6 +596,8 @@ static struct kunit_case pool_test_cases[] = {
 	KUNIT_CASE(page_pool_ctx_shrink_some),
 	KUNIT_CASE(page_pool_ctx_close_open),
 	KUNIT_CASE(page_pool_ctx_late_free),
+	KUNIT_CASE(page_pool_ctx_grace),
+	KUNIT_CASE(page_pool_ctx_pfmemalloc),
 	KUNIT_CASE(page_pool_ctx_params),
 	KUNIT_CASE(page_pool_ctx_stats),
 	KUNIT_CASE_SLOW(page_pool_ctx_shared),

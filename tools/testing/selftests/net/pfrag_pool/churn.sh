@@ -155,8 +155,8 @@ nsim_ports()
 	[ -n "$a" ] && [ -n "$b" ]
 	must $? "the ports have no names" || return
 	ip link set "$a" up
-	wait_for 20 pools_are "$a" 1 tx
-	check_err $? "no TX pool: $(./pfrag_pools)"
+	wait_for 20 pools_are "$a" 1 tx ||
+		check_err 1 "no TX pool: $(./pfrag_pools)"
 	ip link set "$b" up
 	n=$(pools_of "$b")
 	check_err $((n == 0)) "no RX pool: $(./pfrag_pools)"
@@ -178,7 +178,7 @@ xdp()
 		defer stop_process $pid
 		wait_for 20 grep -q . "$TMP/xdp.log"
 		if ! grep -q attached "$TMP/xdp.log"; then
-			skip_case "$(cat "$TMP/xdp.log")"
+			skip_case "$(< "$TMP/xdp.log")"
 			break
 		fi
 		# a queue that is bound to an AF_XDP socket receives nothing
@@ -187,7 +187,7 @@ xdp()
 		stop_process $pid
 		flow_uses_pool "after XDP $1, round $i"
 	done
-	log_info "XDP $1: $(cat "$TMP/xdp.log")"
+	log_info "XDP $1: $(< "$TMP/xdp.log")"
 	flow_end
 }
 
@@ -207,8 +207,8 @@ stuck_flow_end()
 	kill -USR1 "$RX_PID"
 	tx_wait
 	check_err $? "the flow did not go on after unbind and bind"
-	wait_for 30 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	wait_for 30 no_detached_pool ||
+		check_err 1 "a pool does not end: $(pools_text)"
 }
 
 rebind()
@@ -240,8 +240,8 @@ rebind_in_full_flow()
 		flow_uses_pool "after unbind and bind, round $i"
 	done
 	flow_end
-	wait_for 30 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	wait_for 30 no_detached_pool ||
+		check_err 1 "a pool does not end: $(pools_text)"
 }
 
 # The device that the pages are mapped for loses its driver: the fragments that
@@ -253,8 +253,8 @@ rebind_dma_dev()
 	stuck_flow_start "$addr"
 	dma_dev_unbind
 	check_err $? "unbind of the device that does DMA"
-	wait_for 10 pool_is_detached
-	check_err $? "the pool did not go with its device: $(pools_text)"
+	wait_for 10 pool_is_detached ||
+		check_err 1 "the pool did not go with its device: $(pools_text)"
 	sleep 2
 	dma_dev_bind
 	dev_adopt tx
@@ -296,8 +296,8 @@ unbind_and_wait()
 	{ kill -KILL "$TX_PID" && wait "$TX_PID"; } 2> /dev/null
 	stop_process "$RX_PID"
 	cleanup_ns "$TXNS" "$RXNS"
-	wait_for 60 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	wait_for 60 no_detached_pool ||
+		check_err 1 "a pool does not end: $(pools_text)"
 	dev_bind tx
 	check_err $? "bind"
 	TXNS="" RXNS=""
@@ -441,8 +441,8 @@ netpoll()
 all_empty()
 {
 	expect_pools_empty
-	wait_for 10 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	wait_for 10 no_detached_pool ||
+		check_err 1 "a pool does not end: $(pools_text)"
 }
 
 churn_cases()

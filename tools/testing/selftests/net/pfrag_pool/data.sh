@@ -111,9 +111,9 @@ mtu_probing()
 		defer in_ns "$ns" sysctl -qw \
 			net.ipv4.tcp_mtu_probing=0 net.ipv4.tcp_base_mss=1024
 	done
-	before=$(counter "$TXNS" TcpExtTCPMTUPSuccess)
+	before=$(counter "$TXNS" TCPMTUPSuccess)
 	pooled $RX4 "" -b "$(mib 16)" -w 1:64K
-	(($(counter "$TXNS" TcpExtTCPMTUPSuccess) > before))
+	(($(counter "$TXNS" TCPMTUPSuccess) > before))
 	check_err $? "no probe was acknowledged, so none was tested"
 }
 
@@ -125,9 +125,9 @@ fastopen()
 		in_ns "$ns" sysctl -qw net.ipv4.tcp_fastopen=0x607
 		defer in_ns "$ns" sysctl -qw net.ipv4.tcp_fastopen=1
 	done
-	before=$(counter "$TXNS" 'TcpExtTCPFastOpenActive$')
+	before=$(counter "$TXNS" TCPFastOpenActive)
 	pooled "$1" -F -F -b "$(mib 4)" -w 1:64K -m $MIX
-	(($(counter "$TXNS" 'TcpExtTCPFastOpenActive$') > before))
+	(($(counter "$TXNS" TCPFastOpenActive) > before))
 	check_err $? "the SYN carried no data"
 }
 

@@ -309,8 +309,8 @@ module_gone()
 	cleanup_ns "$TXNS" "$RXNS"
 	TXNS="" RXNS=""
 	receive_on_each_cpu
-	wait_for 60 no_detached_pool
-	check_err $? "a pool does not end: $(pools_text)"
+	wait_for 60 no_detached_pool ||
+		check_err 1 "a pool does not end: $(pools_text)"
 	modprobe hns3_sim "${options[@]}"
 	check_err $? "hns3_sim does not come back"
 	wait_for 20 dev_there tx && link_adopt
@@ -324,9 +324,9 @@ expect_no_faults()
 	local n
 
 	n=$(($(sim_stat '^fault_') - EXPECTED_FAULTS))
-	((n == 0))
-	check_err $? "the hardware saw $n faults: $(grep -h '^fault_.* [1-9]' \
-		"$SIM"/*/stats | tr '\n' ' ')"
+	((n == 0)) ||
+		check_err 1 "the hardware saw $n faults: $(grep -h \
+			'^fault_.* [1-9]' "$SIM"/*/stats | tr '\n' ' ')"
 }
 
 clean_end()

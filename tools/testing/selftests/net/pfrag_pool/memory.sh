@@ -56,20 +56,20 @@ idle_sockets()
 	FLOWS=$SOCKETS rx_start
 	FLOWS=$SOCKETS tx_start $RX4 -H -b 1000 -w 1000
 	wait_for $PATIENCE sockets_held
-	check_err $? "$SOCKETS sockets: $(cat "$TMP/tx.log")"
+	check_err $? "$SOCKETS sockets: $(< "$TMP/tx.log")"
 	wait_for $PATIENCE progress_beyond rx $((SOCKETS * 1000 - 1))
 	check_err $? "not every byte arrived"
 	if [ "$1" = 1 ]; then
-		wait_for 60 tx_pools_idle "$(driver_pages)"
-		check_err $? "idle sockets hold pool pages: $(pools_text)"
+		wait_for 60 tx_pools_idle "$(driver_pages)" ||
+			check_err 1 "idle sockets hold pages, $(pools_text)"
 	fi
 	USED=$((before - $(mem_available)))
 	end_held
 }
 
 # function, bound in KiB: with the pool it takes less than that more. Whatever
-# else takes memory meanwhile adds to one figure or the other, so the least of up
-# to three of each counts. Sets OFF and ON.
+# else takes memory meanwhile adds to one figure or the other, so the least of
+# up to three of each counts. Sets OFF and ON.
 costs_less_than()
 {
 	local fn=$1 bound=$2 i
@@ -110,7 +110,7 @@ stalled_sockets()
 	# a page for each CPU on which a socket writes: compare on one
 	taskset -p -c 0 "$TX_PID" > /dev/null
 	wait_for 300 sockets_held
-	check_err $? "stalled sockets: $(cat "$TMP/tx.log")"
+	check_err $? "stalled sockets: $(< "$TMP/tx.log")"
 	# what is only cached goes within a few seconds
 	[ "$1" = 1 ] && sleep 8
 	USED=$((before - $(mem_available)))

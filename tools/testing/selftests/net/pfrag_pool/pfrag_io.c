@@ -571,7 +571,8 @@ static int sender(void)
 	}
 	last_change = now_ms();
 	while (!all_done) {
-		usleep(20000);
+		/* looking at thousands of sockets takes its time, too */
+		usleep(20000 + 1000 * cfg_flows);
 		acked = acked_bytes(flows, &all_done);
 		if (acked != last) {
 			last = acked;
@@ -603,10 +604,11 @@ struct conn {
 	int pipes[PIPES][2];
 	unsigned int next_pipe;
 	bool quiet;
-	struct conn *next;	/* list of those that are quiet */
+	struct conn *next;	/* in one of the lists */
 };
 
 static struct conn *quiet_list;
+static struct conn *answered, **answered_tail = &answered;
 static unsigned int finished;
 static __u64 rx_total, rx_bad;
 static int epfd;
@@ -702,13 +704,10 @@ static void make_quiet(struct conn *c)
 	quiet_list = c;
 }
 
-static void close_conn(struct conn *c)
+static void free_conn(struct conn *c)
 {
-	struct verdict v = { .bytes = c->bytes, .bad = c->bad };
 	int i;
 
-	if (send(c->fd, &v, sizeof(v), MSG_NOSIGNAL) != sizeof(v))
-		error(0, errno, "answer to the sender");
 	for (i = 0; i < PIPES; i++) {
 		if (c->pipes[i][1]) {
 			close(c->pipes[i][0]);
@@ -719,6 +718,42 @@ static void close_conn(struct conn *c)
 	finished++;
 	close(c->fd);
 	free(c);
+}
+
+/* All has been received: answer. The connection is closed when the sender has
+ * acknowledged that, as it may be lost when nobody has the socket open.
+ */
+static void answer(struct conn *c)
+{
+	struct verdict v = { .bytes = c->bytes, .bad = c->bad };
+
+	if (send(c->fd, &v, sizeof(v), MSG_NOSIGNAL) != sizeof(v))
+		error(0, errno, "answer to the sender");
+	epoll_ctl(epfd, EPOLL_CTL_DEL, c->fd, NULL);
+	c->next = NULL;
+	*answered_tail = c;
+	answered_tail = &c->next;
+}
+
+static bool acknowledged(struct conn *c)
+{
+	struct tcp_info info = {};
+	socklen_t len = sizeof(info);
+
+	getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	return !info.tcpi_unacked && !info.tcpi_notsent_bytes;
+}
+
+static void close_answered(void)
+{
+	struct conn *c;
+
+	while ((c = answered) && acknowledged(c)) {
+		answered = c->next;
+		if (!answered)
+			answered_tail = &answered;
+		free_conn(c);
+	}
 }
 
 static void receive_some(struct conn *c, char *buf)
@@ -741,7 +776,7 @@ static void receive_some(struct conn *c, char *buf)
 		n = 0;
 	}
 	if (!n) {
-		close_conn(c);
+		answer(c);
 	} else if (!go_on() && c->bytes >= cfg_quiet_after) {
 		epoll_ctl(epfd, EPOLL_CTL_DEL, c->fd, NULL);
 		make_quiet(c);
@@ -789,7 +824,8 @@ static int receiver(void)
 				watch(c);
 			}
 		}
-		n = epoll_wait(epfd, evs, 64, 100);
+		close_answered();
+		n = epoll_wait(epfd, evs, 64, answered ? 20 : 100);
 		for (i = 0; i < n; i++) {
 			c = evs[i].data.ptr;
 			if (c) {

@@ -72,7 +72,7 @@ require()
 {
 	local cmd
 
-	[ "$(id -u)" -eq 0 ] || skip_all "these tests need root"
+	[ "$EUID" -eq 0 ] || skip_all "these tests need root"
 	for cmd in ip tc ethtool jq nstat ping nsenter taskset; do
 		command -v "$cmd" > /dev/null ||
 			skip_all "$cmd is not installed"
@@ -178,21 +178,30 @@ ns_set()
 	in_ns "$1" sh -c "echo $2 > /proc/sys/$SYSCTL"
 }
 
+# Sum of the TcpExt counters of a namespace whose names match. nstat and awk
+# would take several times as long, and this is done around each transfer.
 counter()
 {
-	in_ns "$1" nstat -asz | awk -v re="$2" '
-		$1 ~ re { sum += $2 }
-		END { print sum + 0 }'
+	local names values i sum=0
+
+	while read -ra names && read -ra values; do
+		[ "${names[0]}" = TcpExt: ] || continue
+		for ((i = 1; i < ${#names[@]}; i++)); do
+			# shellcheck disable=SC2053
+			[[ ${names[i]} == $2 ]] && ((sum += values[i]))
+		done
+	done < <(in_ns "$1" cat /proc/net/netstat)
+	echo "$sum"
 }
 
 hits()
 {
-	counter "${SENDER_NS:-$TXNS}" '^TcpExtTCPPfragPoolFrags$'
+	counter "${SENDER_NS:-$TXNS}" TCPPfragPoolFrags
 }
 
 fallbacks()
 {
-	counter "$TXNS" '^TcpExtTCPPfragFallback'
+	counter "$TXNS" 'TCPPfragFallback*'
 }
 
 pool_refused()
@@ -212,8 +221,8 @@ expect_hits()
 		expect_no_hits "$1"
 		return
 	fi
-	hits_beyond "$1"
-	check_err $? "no fragment came from a pool: $(fallback_reasons)"
+	hits_beyond "$1" ||
+		check_err 1 "no fragment came from a pool: $(fallback_reasons)"
 }
 
 expect_no_hits()
@@ -301,13 +310,13 @@ link_cycle()
 expect_pools_empty()
 {
 	have_pool || return 0
-	wait_for 60 tx_pools_idle "$(driver_pages)"
-	check_err $? "pages left in idle TX pools, $(pools_text)"
+	wait_for 60 tx_pools_idle "$(driver_pages)" ||
+		check_err 1 "pages left in idle TX pools, $(pools_text)"
 	pool_set 0
 	[ "$LINK" != virtio_net ] || link_cycle
 	check_err $? "the link did not come back"
-	wait_for 30 tx_pools_idle
-	check_err $? "pages left in TX pools when off, $(pools_text)"
+	wait_for 30 tx_pools_idle ||
+		check_err 1 "pages left in TX pools when off, $(pools_text)"
 }
 
 ##############################################################################
@@ -543,7 +552,7 @@ link_setup()
 # options of pfrag_io -l; FLOWS is the number of flows at both ends
 rx_start()
 {
-	rm -f "$TMP/rx"
+	: > "$TMP/rx"
 	nsenter "--net=/run/netns/${RECEIVER_NS:-$RXNS}" \
 		./pfrag_io -l -p $PORT \
 		-n "${FLOWS:-1}" -P "$TMP/rx" "$@" > "$TMP/rx.log" 2>&1 &
@@ -554,7 +563,7 @@ rx_start()
 # address, then options of pfrag_io -c
 tx_start()
 {
-	rm -f "$TMP/tx"
+	: > "$TMP/tx"
 	nsenter "--net=/run/netns/${SENDER_NS:-$TXNS}" \
 		./pfrag_io -c "$1" -p $PORT -n "${FLOWS:-1}" -t $PATIENCE \
 		-P "$TMP/tx" "${@:2}" > "$TMP/tx.log" 2>&1 &
@@ -639,10 +648,13 @@ log_mark()
 # What the kernel said since the mark
 log_since_mark()
 {
-	dmesg | awk -v mark="$MARK" '
-		index($0, mark) { n = 0; next }
-		{ line[n++] = $0 }
-		END { for (i = 0; i < n; i++) print line[i] }'
+	local lines i
+
+	mapfile -t lines < <(dmesg)
+	for ((i = ${#lines[@]}; i-- > 0;)); do
+		[[ ${lines[i]} == *"$MARK"* ]] && break
+	done
+	printf '%s\n' "${lines[@]:i + 1}"
 }
 
 # name, function, arguments
