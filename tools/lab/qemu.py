@@ -234,7 +234,7 @@ def build_plugin():
     so = BUILD / "insn.so"
     src = TOP / "tools/lab/plugin"
     compile_once(so, [src / "insn.c", src / "marker.h"],
-                 f"gcc -O2 -Wall -shared -fPIC -fvisibility=hidden -o {so} {src}/insn.c")
+                 f"gcc -O2 -Wall -shared -fPIC -fvisibility=hidden {src}/insn.c -o")
     return so
 
 
@@ -243,7 +243,7 @@ def build_txcount():
     out = BUILD / "txcount"
     lab = TOP / "tools/lab"
     compile_once(out, [lab / "guest/txcount.c", lab / "plugin/marker.h"],
-                 f"gcc -O2 -Wall -static -I{lab}/plugin -o {out} {lab}/guest/txcount.c")
+                 f"gcc -O2 -Wall -static -I{lab}/plugin {lab}/guest/txcount.c -o")
     return out
 
 
@@ -251,7 +251,11 @@ def compile_once(target, sources, command):
     if not target.exists() or any(s.stat().st_mtime > target.stat().st_mtime
                                   for s in sources):
         target.parent.mkdir(parents=True, exist_ok=True)
-        sh(command)
+        # Guests start at the same time, and one may run what another builds.
+        with tempfile.TemporaryDirectory(dir=target.parent) as d:
+            new = Path(d) / target.name
+            sh(f"{command} {new}")
+            new.rename(target)
 
 
 def kernel_files(kernel):
