@@ -421,16 +421,20 @@ dma_dev_bind()
 dev_adopt()
 {
 	local side=$1
-	local ns name a4 a6
+	local ns name a4 a6 mac
 
 	if [ "$side" = tx ]; then
-		ns=$TXNS a4=$TX4 a6=$TX6
+		ns=$TXNS a4=$TX4 a6=$TX6 mac=02:00:00:00:00:01
 	else
-		ns=$RXNS a4=$RX4 a6=$RX6
+		ns=$RXNS a4=$RX4 a6=$RX6 mac=02:00:00:00:00:02
 	fi
 	wait_for 10 dev_there "$side" || return
 	name=$(dev_name "$side")
 	ip link set dev "$name" netns "$ns" name "pf$side" || return
+	# A NIC keeps its address when it is bound again, netdevsim draws a new
+	# one: its peer would send to the old one for a minute
+	[ "$LINK" != nsim ] ||
+		ip -n "$ns" link set dev "pf$side" address $mac || return
 	ip -n "$ns" addr replace "$a4/24" dev "pf$side" &&
 		ip -n "$ns" addr replace "$a6/64" dev "pf$side" nodad &&
 		ip -n "$ns" link set dev "pf$side" up || return
